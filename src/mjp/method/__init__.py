@@ -1,0 +1,1 @@
+"""The method: plan → shuffle → model, as pure functions with thin modules around them."""

@@ -1,0 +1,153 @@
+"""One dataclass that says what MJP does: it is the API, the command line, and what a checkpoint stores.
+
+    variant("J")                the ten rows A–J of the paper's ablation table
+    preset("paper")             when and how often the jigsaw is active: paper, reference, private
+    preset("paper", model)      the same, as far as this model can carry it (a ResNet has no position embeddings)
+
+No torch in here: the command line reads this file to print its help.
+"""
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from mjp.errors import InputError
+
+Shuffle = Literal["none", "jigsaw", "spp"]
+Position = Literal["keep", "none", "index", "unknown"]
+Localize = Literal["none", "ln", "nln", "pca"]
+Targets = Literal["grid", "unit"]
+SamplerName = Literal["blockwise", "reference", "uniform"]
+UnknownInit = Literal["normal", "mean", "zeros"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MJPConfig:
+    """Masked Jigsaw Puzzle: what is shuffled, what happens to the positions, what is localised, and when."""
+
+    shuffle: Shuffle = "jigsaw"
+    """What training does to its input: nothing, a block-wise jigsaw, or SPP (all patches and their pixels)."""
+    ratio: float = 0.03
+    """Mask ratio γ: the share of patches that is masked and shuffled."""
+    position: Position = "unknown"
+    """Position embedding of a masked slot: keep its own; none (no position embeddings at all); index (a second learned
+    table added to every slot); unknown (one vector E_unk shared by all masked slots)."""
+    localize: Localize = "nln"
+    """Head of the dense absolute localization loss: none, ln (linear), nln (one hidden layer), pca (no parameters)."""
+    localize_weight: float = 0.01
+    """λ: total loss = cross entropy + λ · DAL."""
+    localize_targets: Targets = "grid"
+    """Scale of the (row, column) targets: grid (0, 1, 2, ... as published) or unit (between 0 and 1)."""
+    sampler: SamplerName = "blockwise"
+    """Which patches are masked: blockwise (exact budget), reference (the authors' law) or uniform (no blocks)."""
+    shared: bool = False
+    """One jigsaw for the whole batch instead of one per image."""
+    min_block: int = 8
+    """Smallest block, in patches, while the budget allows it."""
+    aspect: tuple[float, float] = (0.3, 1 / 0.3)
+    """Smallest and largest height/width of a block."""
+    derangement: bool = False
+    """Let no masked patch stay in place."""
+    probability: float = 1.0
+    """Share of training batches in which the jigsaw is active."""
+    start_epoch: int = 0
+    """First epoch with the jigsaw (tell the model with `model.epoch = n`)."""
+    cell: int | None = None
+    """Side of a jigsaw piece in pixels; by default a ViT's patch, 16 for other models."""
+    ape: bool = False
+    """Give a Swin a learned absolute position embedding (zero at first), without which it has nothing to hide."""
+    unknown_init: UnknownInit = "normal"
+    """How E_unk starts: normal (σ .02, as timm starts its table), mean (of the table) or zeros."""
+    seed: int = 0
+    """Seed of the generator for E_unk, the localization head and the plans."""
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        for name in ("ratio", "probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+        if not 0 <= self.localize_weight < math.inf:
+            raise InputError(f"localize_weight must be finite and not negative, not {self.localize_weight}")
+        if self.min_block < 1 or self.start_epoch < 0 or (self.cell is not None and self.cell < 1):
+            raise InputError("min_block and cell must be at least 1, start_epoch at least 0")
+        if len(self.aspect) != 2 or not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
+            raise InputError(f"aspect must be (smallest, largest) with 0 < smallest <= largest, not {self.aspect}")
+
+    @property
+    def needs_positions(self) -> bool:
+        """Whether this configuration makes sense only on a model with absolute position embeddings."""
+        return self.position in ("index", "unknown") or self.localize != "none"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "MJPConfig":
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise InputError(f"unknown MJP setting {', '.join(unknown)}: was it saved by a newer version?")
+        if "aspect" in values:  # json has no tuples
+            values = {**values, "aspect": tuple(values["aspect"])}
+        return cls(**values)
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "shuffle": get_args(Shuffle),
+    "position": get_args(Position),
+    "localize": get_args(Localize),
+    "localize_targets": get_args(Targets),
+    "sampler": get_args(SamplerName),
+    "unknown_init": get_args(UnknownInit),
+}
+
+_PLAIN = MJPConfig(shuffle="none", position="keep", localize="none")
+_JIGSAW = replace(_PLAIN, shuffle="jigsaw")
+_MASKED = replace(_JIGSAW, position="unknown")
+
+VARIANTS: dict[str, MJPConfig] = {
+    "A": _PLAIN,
+    "B": replace(_PLAIN, position="none"),
+    "C": replace(_PLAIN, shuffle="spp"),
+    "D": replace(_PLAIN, localize="nln"),
+    "E": _JIGSAW,
+    "F": replace(_JIGSAW, position="index"),
+    "G": _MASKED,
+    "H": replace(_MASKED, localize="pca"),
+    "I": replace(_MASKED, localize="ln"),
+    "J": replace(_MASKED, localize="nln"),
+}
+
+PRESETS: dict[str, MJPConfig] = {
+    # as the paper describes it: per image, every step, exact budget
+    "paper": VARIANTS["J"],
+    # as the authors' code does it: one jigsaw per batch, on half the batches, after the learning-rate warm-up
+    "reference": replace(VARIANTS["J"], sampler="reference", shared=True, probability=0.5, start_epoch=20),
+    # for federated training: no step without protection, and the ratio of the paper's privacy experiment
+    "private": replace(VARIANTS["J"], ratio=0.27),
+}
+
+
+def variant(name: str, **changes: Any) -> MJPConfig:
+    """A row of the ablation table, `variant("J")`, optionally with fields changed: `variant("G", ratio=0.15)`."""
+    if name not in VARIANTS:
+        raise InputError(f"unknown variant {name!r}: choose one of {', '.join(VARIANTS)}")
+    return replace(VARIANTS[name], **changes)
+
+
+def preset(name: str, model: Any = None, **changes: Any) -> MJPConfig:
+    """A named configuration, optionally with fields changed.
+
+    With a model, the parts that it cannot carry are left out: without absolute position embeddings MJP is the jigsaw on
+    pixels alone (for a Swin, `ape=True` adds them).
+    """
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
+    config = replace(PRESETS[name], **changes)
+    if model is not None and config.needs_positions:
+        from mjp.method.backbones import reasons_against
+
+        if reasons_against(model, config):
+            config = replace(config, position="keep", localize="none")
+    return config

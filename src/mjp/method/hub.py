@@ -1,0 +1,159 @@
+"""Save and load wrapped models: a folder, or a repository of the Hugging Face hub.
+
+    DIRECTORY/
+      config.json         which timm model, with which arguments, and the MJPConfig
+      model.safetensors   all weights, timm's under `model.`
+      README.md           a model card, unless there is one already
+
+Files are written under temporary names and renamed: a failure leaves what was there before. Nothing is unpickled.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import timm
+import torch
+from huggingface_hub import ModelHubMixin, hf_hub_download
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from mjp.errors import InputError
+from mjp.method.config import MJPConfig
+
+if TYPE_CHECKING:
+    from mjp.method.model import MJP
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+class HubModel(
+    ModelHubMixin,
+    library_name="mjp",
+    tags=["mjp", "masked-jigsaw-puzzle", "vision-transformer"],
+    license="apache-2.0",
+):
+    """`save_pretrained`, `from_pretrained` and `push_to_hub` for MJP."""
+
+    def save_pretrained(
+        self, save_directory: str | Path, *, model_args: dict[str, Any] | None = None, **hub: Any
+    ) -> str | None:
+        """Write the model to a folder; with `push_to_hub=True`, `repo_id=...` also to the hub.
+
+        timm does not remember the arguments a model was created with. They are read off the model and checked; if that
+        is not possible, this says so and `model_args` has to name them.
+        """
+        wrapped = cast("MJP", self)
+        folder = Path(save_directory)
+        recipe = _recipe(wrapped.model, model_args)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.detach().contiguous() for name, tensor in wrapped.state_dict().items()}
+        _write(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+        text = json.dumps({**recipe, "mjp": wrapped.config.to_dict()}, indent=2)
+        _write(folder / CONFIG, lambda path: path.write_text(text + "\n"))
+        if not (folder / "README.md").exists():
+            card = str(self.generate_model_card(**(hub.pop("model_card_kwargs", None) or {})))
+            _write(folder / "README.md", lambda path: path.write_text(card))
+        if hub.pop("push_to_hub", False):
+            return self.push_to_hub(hub.pop("repo_id", None) or folder.name, **hub)
+        return None
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> Self:
+        """Called by `from_pretrained` with a folder or the name of a repository."""
+        keys = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        download = {key: hub[key] for key in keys if key in hub}
+        config = json.loads(_locate(model_id, CONFIG, download).read_text())
+        if not isinstance(config, dict) or not {"architecture", "model_args", "mjp"} <= set(config):
+            raise InputError(f"{model_id}/{CONFIG} does not describe an MJP model: was it written by save_pretrained?")
+        backbone = timm.create_model(config["architecture"], **config["model_args"])
+        model = cast(Any, cls)(backbone, MJPConfig.from_dict(config["mjp"]))
+        model.load_state_dict(load_file(_locate(model_id, WEIGHTS, download)))
+        return model
+
+
+def _locate(model_id: str, name: str, download: dict[str, Any]) -> Path:
+    if not Path(model_id).is_dir():
+        return Path(hf_hub_download(model_id, name, **download))
+    path = Path(model_id) / name
+    if not path.is_file():
+        raise InputError(f"{path} is missing: {model_id} is not a folder written by save_pretrained")
+    return path
+
+
+def _write(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write under a temporary name, bring it to the disk, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+# timm arguments that can be read off a model; those that do not apply to a family raise AttributeError and are skipped
+_READ: dict[str, Callable[[Any], Any]] = {
+    "num_classes": lambda m: m.num_classes,
+    "in_chans": lambda m: m.in_chans,
+    "img_size": lambda m: tuple(m.patch_embed.img_size),
+    "patch_size": lambda m: m.patch_embed.patch_size[0],
+    "embed_dim": lambda m: m.embed_dim,
+    "depth": lambda m: len(m.blocks),
+    "num_heads": lambda m: m.blocks[0].attn.num_heads,
+    "mlp_ratio": lambda m: m.blocks[0].mlp.fc1.out_features / m.embed_dim,
+    "reg_tokens": lambda m: m.num_reg_tokens,
+    "class_token": lambda m: m.has_class_token,
+    "no_embed_class": lambda m: m.no_embed_class,
+    "dynamic_img_size": lambda m: m.dynamic_img_size,
+    "global_pool": lambda m: m.global_pool,
+    "pos_embed": lambda m: "none" if m.pos_embed is None else "learn",
+}
+
+
+def _recipe(model: nn.Module, model_args: dict[str, Any] | None) -> dict[str, Any]:
+    """How timm would create this model again: its name and the arguments in which it differs from the stock one."""
+    known = getattr(model, "pretrained_cfg", None) or {}
+    architecture = known.get("architecture")
+    if not architecture:
+        raise InputError("the model does not know its timm name: create it with timm.create_model to save it")
+    if model_args is None:
+        stock = timm.create_model(architecture)
+        differences = {name: _differs(read, model, stock) for name, read in _READ.items()}
+        model_args = {name: value for name, value in differences.items() if value is not None}
+    if not _same_function(model, architecture, model_args):
+        raise InputError(
+            f"{architecture} with {model_args or 'no arguments'} is not this model: pass model_args=, the arguments "
+            "that timm.create_model got"
+        )
+    return {"architecture": architecture, "model_args": model_args}
+
+
+def _differs(read: Callable[[Any], Any], model: Any, stock: Any) -> Any:
+    try:
+        value, usual = read(model), read(stock)
+    except (AttributeError, IndexError, TypeError):
+        return None
+    return value if value != usual else None
+
+
+def _same_function(model: nn.Module, architecture: str, model_args: dict[str, Any]) -> bool:
+    """Whether the recipe gives this very function: same weights fit, same output on one picture."""
+    try:
+        again: Any = timm.create_model(architecture, **model_args)
+        again.load_state_dict({name: tensor.cpu().float() for name, tensor in model.state_dict().items()})
+    except (RuntimeError, TypeError, ValueError, AssertionError):
+        return False
+    size = again.pretrained_cfg.get("input_size", (3, 224, 224))
+    channels = getattr(again, "in_chans", size[0])
+    height, width = getattr(getattr(again, "patch_embed", None), "img_size", None) or size[-2:]
+    picture = torch.randn(1, channels, height, width, generator=torch.Generator().manual_seed(0))
+    here = next(model.parameters())
+    was_training = model.training
+    with torch.no_grad():
+        expected = model.eval()(picture.to(here)).cpu().float()
+        model.train(was_training)
+        return torch.allclose(again.eval()(picture), expected, rtol=1e-2, atol=1e-3)

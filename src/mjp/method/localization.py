@@ -1,0 +1,82 @@
+"""Dense absolute localization (DAL): the position embeddings must tell where they are.
+
+A head g: R^D → R² reads (row, column) off the position table itself, not off features:
+
+    L = mean over visible positions of |(i, j) − g(E_pos[i, j])|₁
+
+Positions hidden by a mask do not count in the images that hide them. The table is the same for all images, so each
+position is read once and weighted by the number of images that see it.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+ITERATIONS = 20  # of the orthogonal iteration below; position tables have two dominant directions, it settles in a few
+
+
+class Localizer(nn.Module):
+    """The head g. `ln`: Linear(D, 2). `nln`: Linear(D, D)-ReLU-Linear(D, 2). `pca`: no parameters."""
+
+    def __init__(self, width: int, kind: Literal["ln", "nln", "pca"], *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "ln":
+            self.head: nn.Module = nn.Linear(width, 2)
+        elif kind == "nln":
+            self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+        else:
+            self.head = nn.Identity()
+        for layer in self.head.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=0.02, generator=generator)
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, table: Tensor, targets: Tensor) -> Tensor:
+        """(N, D) position embeddings → (N, 2) predictions. Only `pca` looks at the (N, 2) targets."""
+        return read_principal(table, targets) if self.kind == "pca" else self.head(table)
+
+
+def localization_loss(predictions: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Mean L1 distance over the positions that are visible, mask (B, N); zero when no position is."""
+    distance = (predictions - targets).abs().sum(-1)  # (N,)
+    visible = (~mask).sum(0).to(distance.dtype)  # (N,) how many images see each position
+    return (distance * visible).sum() / visible.sum().clamp(min=1)
+
+
+def grid_targets(grid: tuple[int, int], *, unit: bool, device: torch.device) -> Tensor:
+    """(N, 2) rows and columns in reading order: 0, 1, 2, ... or scaled to [0, 1]."""
+    rows = torch.arange(grid[0], device=device, dtype=torch.float32)
+    columns = torch.arange(grid[1], device=device, dtype=torch.float32)
+    if unit:
+        rows, columns = rows / max(grid[0] - 1, 1), columns / max(grid[1] - 1, 1)
+    return torch.cartesian_prod(rows, columns)
+
+
+def read_principal(table: Tensor, targets: Tensor) -> Tensor:
+    """Predict positions from the table's two main principal components.
+
+    As published, the projection itself is the prediction, so the loss depends on the arbitrary sign and rotation of the
+    components. Here the prediction is the best linear readout of the targets from the two components, which does not
+    change when they are flipped or rotated. Directions and readout are constants for the gradient: no derivative of an
+    eigenvector, which explodes where eigenvalues meet.
+    """
+    centred = table - table.mean(0)
+    with torch.no_grad():
+        offset = targets.mean(0)
+        directions = principal_directions(centred, centred.T @ (targets - offset))  # (D, 2)
+        scores = centred @ directions
+        gram = scores.T @ scores
+        gram = gram + 1e-6 * gram.diagonal().mean() * torch.eye(2, device=gram.device, dtype=gram.dtype)
+        # solve_ex leaves its error code on the device; solve and eigh would wait for it
+        readout = torch.linalg.solve_ex(gram, scores.T @ (targets - offset))[0]  # (2, 2)
+    return centred @ (directions @ readout) + offset
+
+
+def principal_directions(centred: Tensor, start: Tensor) -> Tensor:
+    """The two main principal directions of (N, D) rows, orthonormal (D, 2), by orthogonal iteration from (D, 2)."""
+    directions = torch.linalg.qr(start).Q
+    for _ in range(ITERATIONS):
+        directions = torch.linalg.qr(centred.T @ (centred @ directions)).Q
+    return directions

@@ -1,0 +1,155 @@
+"""A plan is everything random about one jigsaw: which patches are masked and where each of them goes.
+
+Plans are drawn outside the network, from one torch.Generator. So a plan can be replayed, sent along, or kept secret,
+and the network that uses it is a pure function.
+
+    plan = sample_plan(batch, grid, ratio, generator=generator)   →   shuffle_tokens(tokens, plan)   →   model(x, plan)
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mjp.errors import InputError
+from mjp.method.samplers import SAMPLERS
+
+
+class Plan(NamedTuple):
+    """mask, permutation and inverse of a batch of jigsaws on one grid. Cells are numbered in reading order."""
+
+    mask: Tensor  # (B, N) bool, True = masked
+    permutation: Tensor  # (B, N) int64: slot i receives the patch of slot permutation[i]; unmasked slots keep theirs
+    inverse: Tensor  # (B, N) int64: undoes the permutation
+    grid: tuple[int, int]  # (h, w), N = h·w
+    budget: int  # no image has more masked cells than this; 0 means that nothing moves
+    pixels: Tensor | None = None  # (B, P·P) int64, variant C (SPP) only: one pixel order shared by an image's patches
+
+    def inverted(self) -> "Plan":
+        """The plan that puts every patch back."""
+        pixels = None if self.pixels is None else self.pixels.argsort(1)
+        return self._replace(permutation=self.inverse, inverse=self.permutation, pixels=pixels)
+
+    def to(self, device: torch.device | str) -> "Plan":
+        mask, permutation, inverse = (t.to(device, non_blocking=True) for t in self[:3])
+        pixels = None if self.pixels is None else self.pixels.to(device, non_blocking=True)
+        return Plan(mask, permutation, inverse, self.grid, self.budget, pixels)
+
+
+def sample_plan(
+    batch: int,
+    grid: tuple[int, int],
+    ratio: float,
+    *,
+    generator: torch.Generator,
+    device: torch.device | str | None = None,
+    sampler: str = "blockwise",
+    shared: bool = False,
+    min_block: int = 8,
+    aspect: tuple[float, float] = (0.3, 1 / 0.3),
+    derangement: bool = False,
+    probability: float = 1.0,
+) -> Plan:
+    """Draw a jigsaw for every image of a batch (Algorithm 1): mask ⌊ratio·N⌋ cells, permute the masked ones.
+
+    The draw happens on the generator's device without a host synchronisation; the plan is then moved to `device` if
+    that is another one. With `shared` all images get the same jigsaw. With probability 1 − `probability` the whole
+    batch is left alone. With `derangement` no masked patch stays in place: the masked patches move along one random
+    cycle (a lone masked patch has nowhere to go and stays).
+    """
+    budget = _checked_budget(batch, grid, ratio, min_block, aspect, probability)
+    if sampler not in SAMPLERS:
+        raise InputError(f"sampler {sampler!r} is unknown: choose one of {', '.join(SAMPLERS)}")
+    target = torch.device(device) if device is not None else generator.device
+    if budget == 0:
+        return identity_plan(batch, grid, device=target)
+    draws = 1 if shared else batch
+    mask = SAMPLERS[sampler](draws, grid, budget, generator=generator, min_block=min_block, aspect=aspect)
+    if probability < 1:
+        mask = mask & (torch.rand((), generator=generator, device=generator.device) < probability)
+    plan = plan_from_mask(mask, grid, generator=generator, budget=budget, derangement=derangement)
+    if shared:
+        mask, permutation, inverse = (t.expand(batch, -1) for t in plan[:3])
+        plan = Plan(mask, permutation, inverse, plan.grid, budget)
+    return plan if target == generator.device else plan.to(target)
+
+
+def plan_from_mask(
+    mask: Tensor,
+    grid: tuple[int, int],
+    *,
+    generator: torch.Generator,
+    budget: int | None = None,
+    derangement: bool = False,
+) -> Plan:
+    """Permute the masked cells of a given (B, N) mask uniformly among themselves.
+
+    `budget` is an upper bound on the masked cells per image; a tight one saves time. The mask must be on the
+    generator's device.
+    """
+    cells = grid[0] * grid[1]
+    if mask.dtype != torch.bool or mask.ndim != 2 or mask.shape[1] != cells:
+        raise InputError(f"mask must be bool of shape (batch, {cells}) for grid {tuple(grid)}, not {_describe(mask)}")
+    budget = cells if budget is None else budget
+    index = torch.arange(cells, device=mask.device).expand_as(mask)
+    # slots (B, budget): the masked cells in reading order; what an image does not use points at cell N, a spare column
+    rank = mask.cumsum(1) - 1
+    spare = torch.full((len(mask), budget + 1), cells, device=mask.device)
+    slots = spare.scatter_(1, torch.where(mask, rank, budget), torch.where(mask, index, cells))[:, :budget]
+    noise = torch.rand(slots.shape, generator=generator, device=mask.device)
+    order = noise.masked_fill_(slots == cells, 2.0).argsort(1)  # used slots first, in random order
+    shuffled = slots.gather(1, order)
+    if derangement:  # each masked cell receives its successor on a random cycle through all of them
+        slots, shuffled = shuffled, _successors(shuffled, cells)
+    padded = torch.arange(cells + 1, device=mask.device).expand(len(mask), -1)
+    permutation = padded.scatter(1, slots, shuffled)[:, :cells]
+    inverse = padded.scatter(1, shuffled, slots)[:, :cells]
+    return Plan(mask, permutation, inverse, (grid[0], grid[1]), budget)
+
+
+def identity_plan(batch: int, grid: tuple[int, int], *, device: torch.device | str = "cpu") -> Plan:
+    """The plan that masks and moves nothing."""
+    cells = grid[0] * grid[1]
+    index = torch.arange(cells, device=device).expand(batch, -1)
+    mask = torch.zeros((), dtype=torch.bool, device=device).expand(batch, cells)
+    return Plan(mask, index, index, (grid[0], grid[1]), 0)
+
+
+def check_plan(plan: Plan, batch: int, grid: tuple[int, int]) -> None:
+    """Refuse a plan that was drawn for another batch or grid."""
+    if tuple(plan.grid) != tuple(grid):
+        raise InputError(f"the plan is for a grid of {plan.grid}, the input has {tuple(grid)}: draw one for this input")
+    if len(plan.mask) != batch:
+        raise InputError(f"the plan is for a batch of {len(plan.mask)}, the input has {batch}: draw one for this input")
+
+
+def _successors(cycle: Tensor, cells: int) -> Tensor:
+    """Each entry's right neighbour; the last used one gets the first. Unused entries (== cells) stay as they are."""
+    following = cycle.roll(-1, 1)
+    wraps = (following == cells) | (torch.arange(cycle.shape[1], device=cycle.device) == cycle.shape[1] - 1)
+    return torch.where(cycle == cells, cells, torch.where(wraps, cycle[:, :1], following))
+
+
+def _checked_budget(
+    batch: int, grid: tuple[int, int], ratio: float, min_block: int, aspect: tuple[float, float], probability: float
+) -> int:
+    """⌊ratio·N⌋ after every argument has been looked at."""
+    if batch < 1:
+        raise InputError(f"batch must be at least 1, not {batch}")
+    if len(grid) != 2 or not all(isinstance(side, int) and side >= 1 for side in grid):
+        raise InputError(f"grid must be two whole numbers (rows, columns) of at least 1, not {grid!r}")
+    if not 0 <= ratio <= 1:  # NaN fails this too
+        raise InputError(f"ratio must lie between 0 and 1, not {ratio}")
+    if min_block < 1:
+        raise InputError(f"min_block must be at least 1 patch, not {min_block}")
+    if not (0 < aspect[0] <= aspect[1] < math.inf):
+        raise InputError(f"aspect must be (smallest, largest) with 0 < smallest <= largest, not {aspect}")
+    if not 0 <= probability <= 1:
+        raise InputError(f"probability must lie between 0 and 1, not {probability}")
+    # the small term makes 0.29 of 100 cells 29: the product in floating point falls just short of it
+    return math.floor(ratio * grid[0] * grid[1] + 1e-9)
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -1,0 +1,70 @@
+"""Read the checkpoints of the MJP authors' code without running anything that is in them.
+
+Their files are pickles that also hold a yacs configuration object. Torch's weights-only reader refuses those; it is
+told to build an inert dictionary in its place, and refuses everything else it does not know.
+"""
+
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from mjp.errors import InputError
+
+if TYPE_CHECKING:
+    from mjp.method.model import MJP
+
+
+class _InertConfig(dict[str, Any]):
+    """Stands in for yacs.config.CfgNode: keeps its data, has none of its code."""
+
+
+def load_reference_checkpoint(path: str | Path, model: "MJP") -> None:
+    """Load a checkpoint of the authors' code into a wrapped ViT: timm weights, position table, E_unk, DAL head."""
+    converted = convert_reference_weights(_read_weights(Path(path)))
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    found = {name: tensor.shape for name, tensor in converted.items()}
+    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if wrong:
+        shown = ", ".join(f"{n} (file {_size(found, n)}, model {_size(expected, n)})" for n in wrong[:5])
+        raise InputError(f"{path} does not fit this model and configuration: {shown}" + (", ..." if wrong[5:] else ""))
+    model.load_state_dict(converted)
+
+
+def convert_reference_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Their names and layout → ours. `pos_embed.weight` holds 1 + N + 1 rows: class token, patches, E_unk."""
+    converted = {}
+    for name, tensor in weights.items():
+        if name == "pos_embed.weight":
+            converted["model.pos_embed"] = tensor[:-1].unsqueeze(0)
+            converted["unknown"] = tensor[-1]
+        elif name.startswith("dlocr.layers."):
+            converted["localizer.head." + name.removeprefix("dlocr.layers.")] = tensor
+        elif name == "index_embed":  # it has a row for the class token too, which is always added to that token
+            converted["index"] = tensor[:, 1:]
+        else:
+            converted["model." + name] = tensor
+    if "index_embed" in weights:
+        converted["model.cls_token"] = converted["model.cls_token"] + weights["index_embed"][:, :1]
+    return converted
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+    try:
+        with torch.serialization.safe_globals([(_InertConfig, "yacs.config.CfgNode")]):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{path} is damaged or holds more than weights, and was not loaded: {reason}") from error
+    weights = content.get("model", content) if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or not weights or not all(isinstance(t, Tensor) for t in weights.values()):
+        raise InputError(f"{path} holds no table of weights (expected a dictionary, or one under the key 'model')")
+    return {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+
+
+def _size(shapes: dict[str, torch.Size], name: str) -> str:
+    return str(tuple(shapes[name])) if name in shapes else "none"

@@ -1,0 +1,113 @@
+"""Carry out a plan, on tokens or on pixels. Both are differentiable and both are undone by `plan.inverted()`.
+
+For a ViT the two are one function up to its patch embedding, which treats every patch alike:
+embed(shuffle_image(x)) == shuffle_tokens(embed(x)). Shuffling tokens moves far less memory.
+"""
+
+import torch
+from torch import Tensor
+
+from mjp.errors import InputError
+from mjp.method.plan import Plan, check_plan, sample_plan
+
+MOST_PREFIX_TOKENS = 5  # class, or class and distillation, or class and four registers
+
+
+def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> Tensor:
+    """Shuffle (B, prefix + N, D) tokens; the prefix (class, distillation, register tokens) stays where it is.
+
+    Without `prefix`, up to five leading tokens beyond the plan's N are taken for one. State it to have it checked.
+    """
+    batch, length, width = _three_sizes(tokens)
+    cells = plan.mask.shape[1]
+    found = length - cells
+    expected = range(MOST_PREFIX_TOKENS + 1) if prefix is None else (prefix,)
+    if found not in expected:
+        wanted = "" if prefix is None else f" after a prefix of {prefix}"
+        raise InputError(
+            f"tokens has {length} tokens, but the plan shuffles {cells} (grid {plan.grid}){wanted}: draw a plan for "
+            "this grid, or state the number of prefix tokens"
+        )
+    check_plan(plan, batch, plan.grid)
+    if plan.budget == 0:
+        return tokens
+    # one flat index_select is nearly as fast as a copy; gather or advanced indexing cost several times that
+    start = torch.arange(batch, device=tokens.device).unsqueeze(1) * length
+    source = plan.permutation + (start + found)
+    if found:
+        source = torch.cat([torch.arange(found, device=tokens.device) + start, source], 1)
+    return tokens.reshape(batch * length, width).index_select(0, source.flatten()).view(batch, length, width)
+
+
+def shuffle_image(images: Tensor, plan: Plan, patch: int | tuple[int, int]) -> Tensor:
+    """Shuffle the patches of (B, C, H, W) images; `patch` is their side in pixels, or (height, width)."""
+    rows, columns = image_grid(images, patch)
+    check_plan(plan, len(images), (rows, columns))
+    if plan.budget == 0 and plan.pixels is None:
+        return images
+    batch, channels, height, width = images.shape
+    ph, pw = height // rows, width // columns
+    patches = images.reshape(batch, channels, rows, ph, columns, pw).permute(0, 2, 4, 3, 5, 1)  # (B, h, w, P, P, C)
+    patches = patches.reshape(batch, rows * columns, ph * pw * channels)
+    patches = shuffle_tokens(patches, plan, prefix=0)
+    if plan.pixels is not None:
+        patches = _shuffle_pixels(patches, plan.pixels, channels)
+    patches = patches.view(batch, rows, columns, ph, pw, channels).permute(0, 5, 1, 3, 2, 4)
+    return patches.reshape(batch, channels, height, width)
+
+
+def spp(images: Tensor, patch: int | tuple[int, int], *, generator: torch.Generator, shared: bool = False) -> Tensor:
+    """Shuffled pixels and patches (variant C): all patches change places, and inside each the pixels change places too,
+    by one order that the patches of an image share."""
+    plan = sample_spp_plan(len(images), image_grid(images, patch), patch, generator=generator, shared=shared)
+    return shuffle_image(images, plan.to(images.device), patch)
+
+
+def sample_spp_plan(
+    batch: int,
+    grid: tuple[int, int],
+    patch: int | tuple[int, int],
+    *,
+    generator: torch.Generator,
+    shared: bool = False,
+) -> Plan:
+    """A plan that moves every patch and carries a pixel order for each image."""
+    plan = sample_plan(batch, grid, 1.0, generator=generator, sampler="uniform", shared=shared)
+    ph, pw = pair(patch)
+    draws = 1 if shared else batch
+    pixels = torch.rand(draws, ph * pw, generator=generator, device=generator.device).argsort(1)
+    return plan._replace(pixels=pixels.expand(batch, -1))
+
+
+def image_grid(images: Tensor, patch: int | tuple[int, int]) -> tuple[int, int]:
+    """(rows, columns) of patches in (B, C, H, W) images; refuses sizes that the patch does not divide."""
+    if images.ndim != 4:
+        raise InputError(f"images must have shape (batch, channels, height, width), not {tuple(images.shape)}")
+    height, width = images.shape[-2:]
+    ph, pw = pair(patch)
+    if ph < 1 or pw < 1 or height % ph or width % pw:
+        raise InputError(
+            f"images of {height}x{width} pixels do not divide into patches of {ph}x{pw}: resize or crop them to a "
+            "multiple of the patch"
+        )
+    return height // ph, width // pw
+
+
+def pair(patch: int | tuple[int, int]) -> tuple[int, int]:
+    return (patch, patch) if isinstance(patch, int) else patch
+
+
+def _shuffle_pixels(patches: Tensor, pixels: Tensor, channels: int) -> Tensor:
+    """(B, N, P·P·C) patches with their pixels reordered by (B, P·P) `pixels`; the colours of a pixel stay together."""
+    batch, cells, length = patches.shape
+    if pixels.shape[1] * channels != length:
+        raise InputError(f"the plan reorders {pixels.shape[1]} pixels per patch, the patches have {length // channels}")
+    source = pixels.view(batch, 1, -1, 1).expand(-1, cells, -1, channels)
+    return patches.view(batch, cells, -1, channels).gather(2, source).view(batch, cells, length)
+
+
+def _three_sizes(tokens: Tensor) -> tuple[int, int, int]:
+    if tokens.ndim != 3:
+        raise InputError(f"tokens must have shape (batch, tokens, width), not {tuple(tokens.shape)}")
+    batch, length, width = tokens.shape
+    return batch, length, width
