@@ -9,7 +9,6 @@ Files are written under temporary names and renamed: a failure leaves what was t
 """
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -21,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from mjp.errors import InputError
+from mjp.files import write_atomically
 from mjp.method.config import MJPConfig
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class HubModel(
         recipe = _recipe(wrapped.model, model_args)
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: tensor.detach().contiguous() for name, tensor in wrapped.state_dict().items()}
-        _write(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+        write_atomically(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
         text = json.dumps({**recipe, "mjp": wrapped.config.to_dict()}, indent=2)
-        _write(folder / CONFIG, lambda path: path.write_text(text + "\n"))
+        write_atomically(folder / CONFIG, lambda path: path.write_text(text + "\n"))
         if not (folder / "README.md").exists():
             card = str(self.generate_model_card(**(hub.pop("model_card_kwargs", None) or {})))
-            _write(folder / "README.md", lambda path: path.write_text(card))
+            write_atomically(folder / "README.md", lambda path: path.write_text(card))
         if hub.pop("push_to_hub", False):
             return self.push_to_hub(hub.pop("repo_id", None) or folder.name, **hub)
         return None
@@ -81,18 +81,6 @@ def _locate(model_id: str, name: str, download: dict[str, Any]) -> Path:
     if not path.is_file():
         raise InputError(f"{path} is missing: {model_id} is not a folder written by save_pretrained")
     return path
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write under a temporary name, bring it to the disk, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 # timm arguments that can be read off a model; those that do not apply to a family raise AttributeError and are skipped

@@ -32,10 +32,10 @@ def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> 
     if plan.budget == 0:
         return tokens
     # one flat index_select is nearly as fast as a copy; gather or advanced indexing cost several times that
-    start = torch.arange(batch, device=tokens.device).unsqueeze(1) * length
-    source = plan.permutation + (start + found)
+    source = plan.permutation + torch.arange(found, batch * length, length, device=tokens.device).unsqueeze(1)
     if found:
-        source = torch.cat([torch.arange(found, device=tokens.device) + start, source], 1)
+        first = torch.arange(0, batch * length, length, device=tokens.device).unsqueeze(1)
+        source = torch.cat([first + torch.arange(found, device=tokens.device), source], 1)
     return tokens.reshape(batch * length, width).index_select(0, source.flatten()).view(batch, length, width)
 
 

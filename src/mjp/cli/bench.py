@@ -1,0 +1,151 @@
+"""Measure what MJP costs on this machine: three ratios from one run, alternatives interleaved, minimum of repeats.
+
+shuffle_vs_copy        shuffling a 64×196×384 float32 token tensor, relative to a plain copy, on one core
+plans_1024_ms          milliseconds to draw 1,024 plans on a 14×14 grid at γ = .27, on one core
+step_overhead_percent  all that MJP adds to a DeiT-S training step (plan, shuffle, E_unk, DAL, forward, backward and
+                       optimizer), relative to the plain step
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Options:
+    json: bool = False
+    """Print one JSON object and nothing else."""
+    batch: int = 16
+    """Pictures per training step. MJP's share shrinks as it grows."""
+    repeats: int = 5
+    """Training steps to time; the short operations are repeated ten times as often."""
+
+
+def run(options: Options) -> None:
+    from mjp.errors import InputError
+
+    if options.batch < 1 or options.repeats < 1:
+        raise InputError("--batch and --repeats must be at least 1")
+    result: dict[str, Any] = {}
+    for part in (_shuffle, _plans, _step):
+        print(f"measuring{part.__name__.replace('_', ' ')} ...", file=sys.stderr)
+        result |= part(options)
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        print(f"token shuffle          {result['shuffle_vs_copy']:.2f} × a plain copy")
+        print(f"1,024 plans            {result['plans_1024_ms']:.1f} ms on one core")
+        print(
+            f"DeiT-S training step   + {result['step_overhead_percent']:.2f} % ({result['step_added_ms']:.1f} ms more"
+        )
+        print(f"                       than {result['step_plain_ms']:.0f} ms, batch {options.batch})")
+
+
+def fastest(repeats: int, **functions: Callable[[], object]) -> dict[str, float]:
+    """Milliseconds of each function, the minimum over repeats that take turns, so that a disturbance hits all alike."""
+    best = dict.fromkeys(functions, float("inf"))
+    for function in functions.values():
+        function()
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
+    return best
+
+
+def _shuffle(options: Options) -> dict[str, Any]:
+    import torch
+
+    from mjp import sample_plan, shuffle_tokens
+
+    tokens = torch.randn(64, 196, 384, generator=torch.Generator().manual_seed(0))
+    plan = sample_plan(64, (14, 14), 0.27, generator=torch.Generator().manual_seed(0))
+    with _one_thread():
+        times = fastest(10 * options.repeats, shuffle=lambda: shuffle_tokens(tokens, plan), copy=tokens.clone)
+    return {"shuffle_vs_copy": round(times["shuffle"] / times["copy"], 3)}
+
+
+def _plans(options: Options) -> dict[str, Any]:
+    import torch
+
+    from mjp import sample_plan
+
+    generator = torch.Generator().manual_seed(0)
+    with _one_thread():
+        times = fastest(10 * options.repeats, plans=lambda: sample_plan(1024, (14, 14), 0.27, generator=generator))
+    return {"plans_1024_ms": round(times["plans"], 2)}
+
+
+def _step(options: Options) -> dict[str, Any]:
+    """The plain step in full, and MJP's additions on their own: their difference would drown in the noise of a step."""
+    import timm
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from mjp import MJP
+
+    torch.manual_seed(0)  # for the weights, which timm draws from torch's global generator
+    deit: Any = timm.create_model("deit_small_patch16_224")
+    model = MJP(deit, "paper")
+    images, labels = torch.randn(options.batch, 3, 224, 224), torch.randint(1000, (options.batch,))
+    optimizer = torch.optim.AdamW(deit.parameters())
+    own = [p for name, p in model.named_parameters() if not name.startswith("model.")]
+    own_optimizer = torch.optim.AdamW(own)
+    tokens = deit.patch_embed(images).detach().requires_grad_()
+    upstream = torch.randn(options.batch, 197, 384)
+
+    def plain_step() -> None:
+        optimizer.zero_grad()
+        cross_entropy(deit(images), labels).backward()
+        optimizer.step()
+
+    def plain_embedding() -> None:
+        deit._pos_embed(tokens).backward(upstream)
+
+    def mjp_embedding() -> None:
+        own_optimizer.zero_grad()
+        embedded, dal = _embed(model, images, tokens)
+        torch.autograd.backward([embedded, model.config.localize_weight * dal], [upstream, torch.ones(())])
+        own_optimizer.step()
+
+    parts = fastest(10 * options.repeats, plain=plain_embedding, mjp=mjp_embedding)
+    step = fastest(options.repeats, plain=plain_step)["plain"]
+    added = parts["mjp"] - parts["plain"]
+    return {
+        "step_overhead_percent": round(100 * added / step, 3),
+        "step_added_ms": round(added, 2),
+        "step_plain_ms": round(step, 1),
+        "batch": options.batch,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _embed(model: Any, images: Any, tokens: Any) -> tuple[Any, Any]:
+    """What MJP does between patch embedding and first block, and its loss: the same calls as in MJP.forward."""
+    from mjp.method.backbones import _with_prefix
+    from mjp.method.positions import hide_positions, token_mask
+    from mjp.method.shuffle import shuffle_tokens
+
+    plan = model.sample_plan(images)
+    mask = token_mask(plan, (1, 1))
+    table = model.adapter.table(model.model, plan.grid, None)
+    tokens = shuffle_tokens(tokens, plan, prefix=0)
+    embedded = _with_prefix(model.model, tokens, hide_positions(table, model.unknown, mask))
+    return embedded, model._localize(table, mask, plan.grid)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,58 @@
+"""`mjp COMMAND`: find the command, read its options, run it. Only the chosen command is imported."""
+
+import sys
+from importlib import import_module
+
+from mjp import __version__
+from mjp.errors import InputError
+
+# command: (module with an `Options` dataclass and `run(options)`, what it does)
+COMMANDS = {
+    "demo": ("mjp.cli.demo", "see the jigsaw and the guarantees on a real picture, in seconds"),
+    "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
+}
+
+HELP = """usage: mjp COMMAND [options]
+
+Masked Jigsaw Puzzle position embeddings for timm models.
+
+commands:
+{commands}
+
+mjp COMMAND --help explains a command. mjp --version prints the version.
+In Python: model = mjp.MJP(timm.create_model("deit_small_patch16_224"), "paper")"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, COMMANDS)) + 2
+        print(HELP.format(commands="\n".join(f"  {name:<{width}}{text}" for name, (_, text) in COMMANDS.items())))
+        return 0
+    if arguments[0] == "--version":
+        print(f"mjp {__version__}")
+        return 0
+    if arguments[0] not in COMMANDS:
+        print(f"mjp: unknown command {arguments[0]!r}: choose one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return _run(arguments[0], arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    import tyro
+
+    command = import_module(COMMANDS[name][0])
+    options = tyro.cli(command.Options, prog=f"mjp {name}", args=arguments, description=command.__doc__)
+    try:
+        command.run(options)
+    except (InputError, OSError) as error:
+        print(f"mjp {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"mjp {name}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
