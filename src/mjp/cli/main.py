@@ -8,6 +8,7 @@ from mjp.errors import InputError
 
 # command: (module with an `Options` dataclass and `run(options)`, what it does)
 COMMANDS = {
+    "train": ("mjp.cli.train", "train a model, plain or MJP, from a recipe; killable and resumable"),
     "demo": ("mjp.cli.demo", "see the jigsaw and the guarantees on a real picture, in seconds"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
 }
@@ -42,8 +43,11 @@ def _run(name: str, arguments: list[str]) -> int:
     import tyro
 
     command = import_module(COMMANDS[name][0])
-    options = tyro.cli(command.Options, prog=f"mjp {name}", args=arguments, description=command.__doc__)
     try:
+        if hasattr(command, "parse"):  # a command whose defaults depend on its arguments
+            options = command.parse(arguments)
+        else:
+            options = tyro.cli(command.Options, prog=f"mjp {name}", args=arguments, description=command.__doc__)
         command.run(options)
     except (InputError, OSError) as error:
         print(f"mjp {name}: {error}", file=sys.stderr)

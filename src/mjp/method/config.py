@@ -149,5 +149,10 @@ def preset(name: str, model: Any = None, **changes: Any) -> MJPConfig:
         from mjp.method.backbones import reasons_against
 
         if reasons_against(model, config):
-            config = replace(config, position="keep", localize="none")
+            config = without_positions(config)
     return config
+
+
+def without_positions(config: MJPConfig) -> MJPConfig:
+    """What is left of a configuration on a model without absolute position embeddings: the jigsaw on pixels."""
+    return replace(config, position="keep", localize="none")

@@ -1,0 +1,187 @@
+"""Pictures and labels: the embedded set, torchvision's CIFAR, or a folder. Unreadable pictures are named and counted.
+
+A data set gives PIL pictures by number; `Augmented` turns them into tensors. All randomness of a sample comes from a
+seed that is handed in with its number, so it depends neither on workers, nor on processes, nor on where a run resumed.
+"""
+
+import json
+import random
+from dataclasses import dataclass, field
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from mjp.errors import InputError
+from mjp.training.config import TrainConfig
+
+EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".gif", ".tif", ".tiff"}
+UNREADABLE = -1  # the label of a picture that could not be read: no prediction equals it
+
+
+class Pictures(Protocol):
+    classes: list[str]
+    labels: list[int]
+
+    def __len__(self) -> int: ...
+    def load(self, number: int) -> Image.Image: ...
+    def name(self, number: int) -> str: ...
+
+
+@dataclass
+class InMemory:
+    """Small pictures held as one (N, H, W, 3) array of bytes."""
+
+    pixels: "np.ndarray[Any, np.dtype[np.uint8]]"
+    labels: list[int]
+    classes: list[str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def load(self, number: int) -> Image.Image:
+        return Image.fromarray(self.pixels[number])
+
+    def name(self, number: int) -> str:
+        return f"picture {number}"
+
+
+@dataclass
+class Folder:
+    """CLASS/* under a folder, classes in alphabetical order."""
+
+    root: Path
+    classes: list[str] = field(init=False)
+    labels: list[int] = field(init=False)
+    paths: list[Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.root.is_dir():
+            raise InputError(f"there is no folder {self.root}: --data needs train/CLASS/* and val/CLASS/*")
+        self.classes = sorted(p.name for p in self.root.iterdir() if p.is_dir())
+        self.paths, self.labels = [], []
+        for label, name in enumerate(self.classes):
+            found = sorted(p for p in (self.root / name).rglob("*") if p.suffix.lower() in EXTENSIONS)
+            if not found:
+                raise InputError(f"{self.root / name} holds no pictures ({', '.join(sorted(EXTENSIONS))})")
+            self.paths += found
+            self.labels += [label] * len(found)
+        if len(self.classes) < 2:
+            raise InputError(f"{self.root} has {len(self.classes)} class folders, training needs at least 2")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def load(self, number: int) -> Image.Image:
+        with Image.open(self.paths[number]) as file:
+            return file.convert("RGB")
+
+    def name(self, number: int) -> str:
+        return str(self.paths[number])
+
+
+def load_data(config: TrainConfig) -> tuple[Pictures, Pictures]:
+    """Training and validation pictures."""
+    if config.data == "embedded":
+        return embedded("train"), embedded("val")
+    if config.data in ("cifar10", "cifar100"):
+        return _cifar(config, train=True), _cifar(config, train=False)
+    train, val = Folder(Path(config.data) / "train"), Folder(Path(config.data) / "val")
+    if train.classes != val.classes:
+        odd = sorted(set(train.classes) ^ set(val.classes))
+        raise InputError(f"train and val of {config.data} have different classes: {', '.join(odd[:5])}")
+    return train, val
+
+
+def embedded(split: str) -> InMemory:
+    """The part of CIFAR-10 that comes with the package: 500 training, 100 validation pictures a class, lossless."""
+    home = files("mjp.data")
+    facts = json.loads(home.joinpath(f"{split}.json").read_text())
+    with as_file(home.joinpath(f"{split}.webp")) as path, Image.open(path) as sheet:
+        tiles = np.array(sheet.convert("RGB")).reshape(-1, 32, facts["columns"], 32, 3)
+    return InMemory(tiles.transpose(0, 2, 1, 3, 4).reshape(-1, 32, 32, 3), facts["labels"], facts["classes"])
+
+
+def _cifar(config: TrainConfig, *, train: bool) -> InMemory:
+    from torchvision.datasets import CIFAR10, CIFAR100
+
+    kind, root = (CIFAR10 if config.data == "cifar10" else CIFAR100), config.data_dir.expanduser()
+    try:
+        data = kind(root, train=train, download=True)
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"{config.data} is not in {root} and cannot be downloaded ({error}): connect to a network, put "
+            "torchvision's archive there, or pass --data a folder with train/CLASS/* and val/CLASS/*"
+        ) from error
+    return InMemory(data.data, list(data.targets), list(data.classes))
+
+
+class Augmented(Dataset[tuple[Tensor, int, int]]):
+    """(number, seed) → (tensor, label, number of an unreadable picture or −1).
+
+    In training an unreadable picture is replaced by the next readable one, in validation by black with a label that no
+    answer matches: either way the batch keeps its size and the caller learns which picture it was.
+    """
+
+    def __init__(self, pictures: Pictures, transform: Any, *, training: bool) -> None:
+        self.pictures, self.transform, self.training = pictures, transform, training
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, key: tuple[int, int]) -> tuple[Tensor, int, int]:
+        number, seed = key
+        unreadable = UNREADABLE
+        for shift in range(len(self.pictures) if self.training else 1):
+            here = (number + shift) % len(self.pictures)
+            try:
+                picture = self.pictures.load(here)
+                break
+            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+                unreadable = number
+        else:
+            picture, here = Image.new("RGB", (32, 32)), None
+        seed_transforms(seed)
+        return self.transform(picture), UNREADABLE if here is None else self.pictures.labels[here], unreadable
+
+
+def transforms(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Any, Any]:
+    """timm's training and evaluation transforms."""
+    from timm.data import create_transform
+    from torchvision.transforms import RandomCrop
+
+    size = config.input_size
+    train: Any = create_transform(
+        size,
+        is_training=True,
+        scale=config.scale,
+        hflip=config.hflip,
+        color_jitter=config.color_jitter or (0.0, 0.0, 0.0),
+        auto_augment=config.aa or None,
+        interpolation=config.train_interpolation,
+        mean=mean,
+        std=std,
+        re_prob=config.reprob,
+        re_mode=config.remode,
+        re_count=config.recount,
+    )
+    crop_pct = config.crop_pct
+    if size <= 32:  # as DeiT does for CIFAR: small pictures are neither resized nor cut
+        train.transforms[0] = RandomCrop(size, padding=4)
+        crop_pct = 1.0
+    return train, create_transform(size, interpolation="bicubic", mean=mean, std=std, crop_pct=crop_pct)
+
+
+def seed_transforms(seed: int) -> None:
+    """Seed the three global CPU generators that timm's transforms and mixup draw from.
+
+    Training seeds them anew for every sample and every step, so that there is no random state to lose or to restore.
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (it is timm that uses it)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed would visit every device: slow, and no use here

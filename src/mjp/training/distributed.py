@@ -1,0 +1,59 @@
+"""One process or many: torchrun sets the environment, this reads it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from mjp.errors import InputError
+
+
+class World(NamedTuple):
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and talks to the person."""
+        return self.rank == 0
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join(device: str) -> Iterator[World]:
+    """Join the processes that torchrun started, or be the only one."""
+    size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    chosen = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
+    if size > 1:
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield World(rank, size, chosen)
+    finally:
+        if size > 1:
+            dist.destroy_process_group()
+
+
+def _device(name: str, local: int) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        if device.type == "cuda":
+            device = torch.device("cuda", local if device.index is None else device.index)
+            torch.cuda.set_device(device)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} is not available here: {str(error).splitlines()[0]}") from error
+    return device

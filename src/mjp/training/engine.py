@@ -1,0 +1,396 @@
+"""The training loop, all of it.
+
+    run = Run(config, world)       model, data, optimizer, schedule; continues a run found in the folder
+    run.train()                    epochs of steps; evaluates, logs, writes checkpoints
+
+Whatever is random is seeded anew from (seed, epoch, step), see order.py. There is no random state to save, and a run
+killed at any moment continues to the same bits.
+"""
+
+import ast
+import math
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+import yaml
+from timm.data import Mixup
+from timm.loss import SoftTargetCrossEntropy
+from timm.optim import create_optimizer_v2
+from timm.scheduler import create_scheduler_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from mjp.errors import InputError
+from mjp.files import write_atomically
+from mjp.method.backbones import reasons_against
+from mjp.method.config import PRESETS, without_positions
+from mjp.method.model import MJP
+from mjp.training.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
+from mjp.training.config import FREE_TO_CHANGE, TrainConfig
+from mjp.training.data import Augmented, load_data, seed_transforms, transforms
+from mjp.training.distributed import World, join
+from mjp.training.evaluate import Unreadable, evaluate
+from mjp.training.log import Log, draw_curve
+from mjp.training.order import PLAN, STEP, Batches, derive_seed, epoch_order, rows_of
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def train(config: TrainConfig) -> Path:
+    """Train, or continue, one run; the folder of the trained model."""
+    with join(config.device) as world:
+        return Run(config, world).train()
+
+
+class Run:
+    """All that a run consists of, and the loop over it."""
+
+    def __init__(self, config: TrainConfig, world: World) -> None:
+        self.config, self.world, self.folder = config, world, config.folder
+        self.train_pictures, self.val_pictures = load_data(config)
+        torch.manual_seed(derive_seed(config.seed))  # timm draws weights from the global generator
+        self.model = build_model(config, len(self.train_pictures.classes)).to(world.device)
+        if config.channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        cfg: Any = self.model.model.pretrained_cfg
+        self.train_transform, self.val_transform = transforms(config, cfg["mean"], cfg["std"])
+        self.steps_per_epoch = len(self.train_pictures) // (config.batch_size * config.accumulate * world.size)
+        if config.repeated_aug > 1 and len(self.train_pictures) >= 256:
+            self.steps_per_epoch = len(self.train_pictures) // 256 * 256 // self.step_size
+        if self.steps_per_epoch == 0:
+            raise InputError(
+                f"one step takes {self.step_size} pictures, {config.data} has {len(self.train_pictures)} for training: "
+                "lower --batch-size or --accumulate"
+            )
+        self.optimizer = _optimizer(config, self.model, self.step_size)
+        self.schedule = _schedule(config, self.optimizer, self.steps_per_epoch)
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.amp == "fp16")
+        self.ema = ModelEmaV3(self.model, decay=config.model_ema_decay) if config.model_ema else None
+        self.mixup = _mixup(config, len(self.train_pictures.classes))
+        self.criterion = (
+            SoftTargetCrossEntropy() if self.mixup else nn.CrossEntropyLoss(label_smoothing=config.smoothing)
+        )
+        self.unreadable = Unreadable(config.max_unreadable)
+        self.step = 0
+        self.log = Log(self.folder, tensorboard=config.tensorboard and world.leads)
+
+    @property
+    def step_size(self) -> int:
+        return self.config.batch_size * self.config.accumulate * self.world.size
+
+    def train(self) -> Path:
+        config, last = self.config, self.config.epochs * self.steps_per_epoch
+        self._open_folder()
+        network = self._network()
+        end = last if config.stop_after is None else min(last, config.stop_after)
+        while self.step < end:
+            epoch = self.step // self.steps_per_epoch
+            self.model.epoch = epoch
+            self._train_epoch(network, epoch, end)
+            if self.step % self.steps_per_epoch == 0:
+                self._finish_epoch(epoch)
+        if self.step < last:
+            self.save()
+            return self.folder
+        return self._finish()
+
+    def _train_epoch(self, network: Any, epoch: int, end: int) -> None:
+        """Steps until the end of the epoch, or of the run."""
+        config, first = self.config, epoch * self.steps_per_epoch
+        loader = self._loader(epoch, start=self.step - first)
+        sums, waited, began = torch.zeros(3, device=self.world.device), 0.0, time.perf_counter()
+        saved, done = time.monotonic(), 0
+        bar = tqdm(
+            total=self.steps_per_epoch,
+            initial=self.step - first,
+            desc=f"epoch {epoch + 1}/{config.epochs}",
+            unit="step",
+            disable=None if self.world.leads else True,  # None: only on a terminal
+        )
+        with bar:
+            batches = iter(loader)
+            while self.step < min(first + self.steps_per_epoch, end):
+                asked = time.perf_counter()
+                micro = [next(batches) for _ in range(config.accumulate)]
+                waited += time.perf_counter() - asked
+                sums += self._update(network, micro, epoch)
+                self.step, done = self.step + 1, done + 1
+                bar.update()
+                if self.step % config.log_every == 0 or self.step == first + self.steps_per_epoch:
+                    spent = time.perf_counter() - began
+                    seen = self._means(sums, done, spent, waited)
+                    bar.set_postfix(loss=f"{seen['train_loss']:.3f}", images_s=f"{seen['images_per_second']:.0f}")
+                    self._write("step", **seen)
+                    self.last_seen = seen
+                if time.monotonic() - saved > 60 * config.checkpoint_minutes:
+                    self.save()
+                    saved = time.monotonic()
+
+    def _update(self, network: Any, micro: list[Any], epoch: int) -> Tensor:
+        """One optimizer step; (loss, DAL, gradient norm)."""
+        config, world = self.config, self.world
+        self.schedule.step_update(self.step)
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros(3, device=world.device)
+        weight = localize_weight(config, self.step / self.steps_per_epoch)
+        plan = None
+        for k, (images, labels, unreadable) in enumerate(micro):
+            self.unreadable.note(unreadable, self.train_pictures)
+            share = k * world.size + world.rank
+            seed = derive_seed(config.seed, self.step, share, STEP)
+            torch.manual_seed(seed)  # stochastic depth and dropout
+            seed_transforms(seed)
+            images, labels = self._to_device(images), labels.to(world.device, non_blocking=True)
+            if self.mixup is not None:
+                images, labels = self.mixup(images, labels)
+            if plan is None:
+                plan = self._plan(images)
+            synchronised = k == len(micro) - 1 or world.size == 1
+            with nullcontext() if synchronised else network.no_sync(), self._autocast():
+                out = network(images, rows_of(plan, share, world.size * config.accumulate))
+                loss = self.criterion(out.logits, labels) + weight * out.dal
+                self.scaler.scale(loss / config.accumulate).backward()
+            total[0] += loss.detach() / config.accumulate
+            total[1] += out.dal.detach() / config.accumulate
+        self.scaler.unscale_(self.optimizer)
+        limit = config.clip_grad or math.inf
+        total[2] = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        # the norm is over the summed gradients of all processes, so that all of them stop at the same step
+        if not self.scaler.is_enabled() and not math.isfinite(total[2].item()):
+            self._stop_at_bad_step(epoch, total[0].item())
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.ema is not None:
+            self.ema.update(self.model, self.step)
+        return total
+
+    def _plan(self, images: Tensor) -> Any:
+        """The plan of the whole step, all processes and micro-batches: each takes its rows."""
+        seed = derive_seed(self.config.seed, self.step, PLAN)
+        self.model.generator = torch.Generator(images.device).manual_seed(seed)
+        whole = images[:1].expand(self.step_size, -1, -1, -1)  # only its shape is looked at
+        return self.model.sample_plan(whole)
+
+    def _stop_at_bad_step(self, epoch: int, loss: float) -> None:
+        path = self.save()
+        raise InputError(
+            f"the loss became {loss:.4g} with a gradient that is not finite, in step {self.step + 1}. "
+            f"The last good step is saved in {path}: lower --lr, raise --warmup-epochs, or use --clip-grad"
+        )
+
+    def _finish_epoch(self, epoch: int) -> None:
+        config = self.config
+        result: dict[str, Any] = {"val_top1": None}
+        if (epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs:
+            model = self.model if self.ema is None else self.ema.module
+            data = Augmented(self.val_pictures, self.val_transform, training=False)
+            result = evaluate(model, data, config, self.world, self.unreadable)
+        self._write("epoch", epoch=epoch + 1, **self.last_seen, **result, unreadable=len(self.unreadable.names))
+        self.save()
+        if self.world.leads and result["val_top1"] is not None:
+            tqdm.write(f"epoch {epoch + 1}: loss {self.last_seen['train_loss']:.4f}, top-1 {result['val_top1']:.2f} %")
+
+    def _finish(self) -> Path:
+        """Training curve and final model."""
+        target = self.folder / "model"
+        if self.world.leads:
+            draw_curve(self.log, self.folder / "curve.png", f"{self.config.model}, {self.config.preset}")
+            (self.model if self.ema is None else self.ema.module).save_pretrained(target)
+        self.world.wait()
+        return target
+
+    def save(self) -> Path:
+        """A checkpoint of this moment; only the leading process writes."""
+        path = self.folder / "checkpoints" / "last.pt"
+        if self.world.leads:
+            state = {
+                "step": self.step,
+                "world": self.world.size,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "ema": None if self.ema is None else self.ema.module.state_dict(),
+            }
+            save_checkpoint(path.parent, state)
+        self.world.wait()
+        return path
+
+    def _restore(self, path: Path) -> None:
+        state = load_checkpoint(path)
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.scaler.load_state_dict(state["scaler"])
+            if self.ema is not None:
+                self.ema.module.load_state_dict(state["ema"])
+        except (RuntimeError, ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"{path} belongs to another model: {str(error).splitlines()[0]}") from error
+        if state["world"] != self.world.size:
+            raise InputError(
+                f"{path} is from a run of {state['world']} processes, this is {self.world.size}: for the same steps "
+                "use the same number"
+            )
+        self.step = state["step"]
+
+    def _open_folder(self) -> None:
+        """Start a new run, or continue the one that is there if it is the same."""
+        path = self.folder / "config.yaml"
+        found = self.config.resume or find_checkpoint(self.folder / "checkpoints")
+        if path.exists() and found is not None:
+            _same_run(path, self.config)
+        if found is not None:
+            self._restore(found)
+        if self.world.leads:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, lambda temporary: temporary.write_text(self.config.to_yaml()))
+            self.log.rewind(self.step)
+            if found is not None:
+                print(f"continuing {self.folder} at step {self.step} from {found}")
+        self.world.wait()
+
+    def _network(self) -> Any:
+        """What the loop calls: compiled and distributed as asked."""
+        network: Any = torch.compile(self.model) if self.config.compile else self.model
+        if self.world.size > 1:
+            devices = [self.world.device.index] if self.world.device.type == "cuda" else None
+            network = DistributedDataParallel(network, device_ids=devices)
+        return network.train()
+
+    def _loader(self, epoch: int, start: int) -> DataLoader[Any]:
+        config = self.config
+        batches = Batches(
+            epoch_order(self.train_pictures, config.seed, epoch, config.repeated_aug),
+            seed=config.seed,
+            epoch=epoch,
+            batch=config.batch_size,
+            accumulate=config.accumulate,
+            rank=self.world.rank,
+            world=self.world.size,
+            start=start,
+        )
+        data = Augmented(self.train_pictures, self.train_transform, training=True)
+        pin = self.world.device.type == "cuda"
+        return DataLoader(data, batch_sampler=batches, num_workers=config.workers, pin_memory=pin)
+
+    def _to_device(self, images: Tensor) -> Tensor:
+        layout = torch.channels_last if self.config.channels_last else torch.contiguous_format
+        return images.to(self.world.device, non_blocking=True, memory_format=layout)
+
+    def _autocast(self) -> Any:
+        kind = AUTOCAST.get(self.config.amp)
+        return nullcontext() if kind is None else torch.autocast(self.world.device.type, dtype=kind)
+
+    def _means(self, sums: Tensor, done: int, spent: float, waited: float) -> dict[str, Any]:
+        loss, dal, norm = (self.world.sum(sums.clone()) / (done * self.world.size)).tolist()
+        return {
+            "train_loss": loss,
+            "train_dal": dal,
+            "gradient_norm": norm,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "images_per_second": done * self.step_size / spent,
+            "waiting_for_data_percent": 100 * waited / spent,
+        }
+
+    def _write(self, kind: str, **values: Any) -> None:
+        if self.world.leads:
+            self.log.write(kind, self.step, **values)
+
+
+def build_model(config: TrainConfig, classes: int) -> MJP:
+    """The timm model of a recipe, wrapped."""
+    if not timm.is_model(config.model):
+        raise InputError(f"timm has no model {config.model!r}: timm.list_models() names them")
+    kwargs = dict(_argument(text) for text in config.model_kwargs)
+    kwargs = {"num_classes": classes, "drop_path_rate": config.drop_path, "drop_rate": config.drop, **kwargs}
+    try:
+        try:
+            model = timm.create_model(config.model, img_size=config.input_size, **kwargs)
+        except TypeError:  # convolutional networks take any size and know no img_size
+            model = timm.create_model(config.model, **kwargs)
+    except (TypeError, RuntimeError, AssertionError, ValueError) as error:
+        raise InputError(f"timm cannot create {config.model} with {kwargs}: {error}") from error
+    method = config.mjp
+    if config.preset in PRESETS and reasons_against(model, method):
+        method = without_positions(method)  # a preset means: as far as this model can carry it
+    return MJP(model, method)
+
+
+def localize_weight(config: TrainConfig, epoch: float) -> float:
+    """λ at a moment of training."""
+    weight, warmup = config.mjp.localize_weight, config.warmup_epochs
+    if config.localize_schedule == "constant":
+        return weight
+    if epoch < warmup:
+        return weight * epoch / warmup
+    turn = math.cos(math.pi * (epoch - warmup) / max(config.epochs - warmup, 1e-9))
+    return weight / 2 + weight / 4 * (1 + turn)
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--model-kwargs takes name=value, not {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _optimizer(config: TrainConfig, model: nn.Module, step_size: int) -> torch.optim.Optimizer:
+    asked: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas}
+    extra = {name: value for name, value in asked.items() if value is not None}
+    lr = config.lr * step_size / 512
+    try:
+        return create_optimizer_v2(
+            model, config.opt, lr=lr, weight_decay=config.weight_decay, momentum=config.momentum, **extra
+        )
+    except (AssertionError, TypeError, ValueError) as error:
+        raise InputError(f"timm cannot create the optimizer {config.opt!r}: {error}") from error
+
+
+def _schedule(config: TrainConfig, optimizer: torch.optim.Optimizer, steps_per_epoch: int) -> Any:
+    schedule, _ = create_scheduler_v2(
+        optimizer,
+        config.sched,
+        num_epochs=config.epochs,
+        min_lr=config.min_lr,
+        warmup_lr=config.warmup_lr,
+        warmup_epochs=config.warmup_epochs,  # type: ignore[arg-type]
+        step_on_epochs=False,
+        updates_per_epoch=steps_per_epoch,
+    )
+    if schedule is None:
+        raise InputError(f"timm has no schedule {config.sched!r}: cosine, step, poly, tanh, ... are there")
+    return schedule
+
+
+def _mixup(config: TrainConfig, classes: int) -> Mixup | None:
+    if not (config.mixup or config.cutmix):
+        return None
+    return Mixup(
+        mixup_alpha=config.mixup,
+        cutmix_alpha=config.cutmix,
+        prob=config.mixup_prob,
+        switch_prob=config.mixup_switch_prob,
+        mode=config.mixup_mode,
+        label_smoothing=config.smoothing,
+        num_classes=classes,
+    )
+
+
+def _same_run(path: Path, config: TrainConfig) -> None:
+    """Refuse to continue a run with other settings."""
+    before, now = yaml.safe_load(path.read_text()), yaml.safe_load(config.to_yaml())
+    changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n) and n not in FREE_TO_CHANGE)
+    if changed:
+        raise InputError(
+            f"{path.parent} holds a run with other settings ({', '.join(changed)}): give the same ones to continue it, "
+            "or another --out"
+        )

@@ -1,0 +1,82 @@
+"""What a person and a machine see of a run: metrics.jsonl, TensorBoard, a training curve."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from mjp.errors import InputError
+from mjp.files import write_atomically
+
+
+class Log:
+    """metrics.jsonl, one JSON object per line; `kind` is "step" or "epoch"."""
+
+    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
+        self.path = folder / "metrics.jsonl"
+        self.board = _board(folder) if tensorboard else None
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        with open(self.path, "a") as file:
+            file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        if self.board is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def rewind(self, step: int) -> None:
+        """Forget what was logged after the checkpoint that a run continues from: it will be computed again."""
+        lines = (
+            [line for line in self.path.read_text().splitlines() if _step_of(line) <= step]
+            if self.path.exists()
+            else []
+        )
+        write_atomically(self.path, lambda path: path.write_text("".join(line + "\n" for line in lines)))
+
+    def read(self, kind: str) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        entries = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [entry for entry in entries if entry["kind"] == kind]
+
+
+def draw_curve(log: Log, path: Path, title: str) -> None:
+    """Loss and accuracy over the epochs, as a PNG."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib.pyplot as plt
+
+    epochs = log.read("epoch")
+    measured = [entry for entry in epochs if entry.get("val_top1") is not None]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    left.plot([e["epoch"] for e in epochs], [e["train_loss"] for e in epochs], label="training", color="#c44e00")
+    if measured:
+        left.plot(
+            [e["epoch"] for e in measured], [e["val_loss"] for e in measured], label="validation", color="#1f5fa8"
+        )
+        right.plot([e["epoch"] for e in measured], [e["val_top1"] for e in measured], color="#1f5fa8", marker=".")
+        right.set_title(f"validation accuracy, last {measured[-1]['val_top1']:.2f} %")
+    left.set(title="loss", xlabel="epoch")
+    left.legend(frameon=False)
+    right.set(xlabel="epoch", ylabel="top-1, %")
+    for axis in (left, right):
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(title)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
+    plt.close(figure)
+
+
+def _step_of(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (json.JSONDecodeError, KeyError):
+        return float("inf")  # a line cut off by a kill
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError("--tensorboard needs the package tensorboard: pip install 'mjp[tensorboard]'") from error
+    return SummaryWriter(str(folder / "tensorboard"))
