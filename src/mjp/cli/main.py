@@ -1,5 +1,6 @@
 """`mjp COMMAND`: find the command, read its options, run it. Only the chosen command is imported."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -49,6 +50,9 @@ def _run(name: str, arguments: list[str]) -> int:
         else:
             options = tyro.cli(command.Options, prog=f"mjp {name}", args=arguments, description=command.__doc__)
         command.run(options)
+    except BrokenPipeError:  # the reader of our output has gone, as in `mjp ... | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (Python flushes it when it ends)
+        return 141
     except (InputError, OSError) as error:
         print(f"mjp {name}: {error}", file=sys.stderr)
         return 2

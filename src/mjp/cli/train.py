@@ -1,9 +1,10 @@
 """Train a model from a recipe. With no arguments: a small ViT with MJP on the embedded pictures, in under 3 minutes.
 
-mjp train                                              the quickstart recipe
-mjp train --preset plain                               the same without MJP
-mjp train --recipe mini_cifar10 --data DIR             all of CIFAR-10 on two cores
-torchrun --nproc-per-node 8 -m mjp train --recipe deit_small_imagenet --data IMAGENET
+Without MJP: mjp train --preset plain
+
+All of CIFAR-10 on two cores: mjp train --recipe mini_cifar10
+
+On many GPUs: torchrun --nproc-per-node 8 -m mjp train --recipe deit_small_imagenet --data IMAGENET
 
 A run killed at any moment goes on when the same command is given again.
 """

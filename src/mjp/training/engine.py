@@ -7,20 +7,15 @@ Whatever is random is seeded anew from (seed, epoch, step), see order.py. There 
 killed at any moment continues to the same bits.
 """
 
-import ast
 import math
 import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 import yaml
-from timm.data import Mixup
 from timm.loss import SoftTargetCrossEntropy
-from timm.optim import create_optimizer_v2
-from timm.scheduler import create_scheduler_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -29,16 +24,14 @@ from tqdm import tqdm
 
 from mjp.errors import InputError
 from mjp.files import write_atomically
-from mjp.method.backbones import reasons_against
-from mjp.method.config import PRESETS, without_positions
-from mjp.method.model import MJP
+from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
 from mjp.training.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, seed_transforms, transforms
 from mjp.training.distributed import World, join
 from mjp.training.evaluate import Unreadable, evaluate
 from mjp.training.log import Log, draw_curve
-from mjp.training.order import PLAN, STEP, Batches, derive_seed, epoch_order, rows_of
+from mjp.training.order import PLAN, STEP, Batches, derive_seed, epoch_length, epoch_order, rows_of
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -61,19 +54,17 @@ class Run:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cfg: Any = self.model.model.pretrained_cfg
         self.train_transform, self.val_transform = transforms(config, cfg["mean"], cfg["std"])
-        self.steps_per_epoch = len(self.train_pictures) // (config.batch_size * config.accumulate * world.size)
-        if config.repeated_aug > 1 and len(self.train_pictures) >= 256:
-            self.steps_per_epoch = len(self.train_pictures) // 256 * 256 // self.step_size
+        self.steps_per_epoch = epoch_length(len(self.train_pictures), config.repeated_aug) // self.step_size
         if self.steps_per_epoch == 0:
             raise InputError(
                 f"one step takes {self.step_size} pictures, {config.data} has {len(self.train_pictures)} for training: "
                 "lower --batch-size or --accumulate"
             )
-        self.optimizer = _optimizer(config, self.model, self.step_size)
-        self.schedule = _schedule(config, self.optimizer, self.steps_per_epoch)
+        self.optimizer = build_optimizer(config, self.model, self.step_size)
+        self.schedule = build_schedule(config, self.optimizer, self.steps_per_epoch)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.amp == "fp16")
         self.ema = ModelEmaV3(self.model, decay=config.model_ema_decay) if config.model_ema else None
-        self.mixup = _mixup(config, len(self.train_pictures.classes))
+        self.mixup = build_mixup(config, len(self.train_pictures.classes))
         self.criterion = (
             SoftTargetCrossEntropy() if self.mixup else nn.CrossEntropyLoss(label_smoothing=config.smoothing)
         )
@@ -129,7 +120,9 @@ class Run:
                     bar.set_postfix(loss=f"{seen['train_loss']:.3f}", images_s=f"{seen['images_per_second']:.0f}")
                     self._write("step", **seen)
                     self.last_seen = seen
-                if time.monotonic() - saved > 60 * config.checkpoint_minutes:
+                # the last step of an epoch is saved after its evaluation, or a kill in between would lose that
+                ended = self.step == first + self.steps_per_epoch
+                if not ended and time.monotonic() - saved > 60 * config.checkpoint_minutes:
                     self.save()
                     saved = time.monotonic()
 
@@ -257,11 +250,11 @@ class Run:
 
     def _network(self) -> Any:
         """What the loop calls: compiled and distributed as asked."""
-        network: Any = torch.compile(self.model) if self.config.compile else self.model
+        network: Any = self.model.train()
         if self.world.size > 1:
             devices = [self.world.device.index] if self.world.device.type == "cuda" else None
             network = DistributedDataParallel(network, device_ids=devices)
-        return network.train()
+        return torch.compile(network) if self.config.compile else network
 
     def _loader(self, epoch: int, start: int) -> DataLoader[Any]:
         config = self.config
@@ -301,88 +294,6 @@ class Run:
     def _write(self, kind: str, **values: Any) -> None:
         if self.world.leads:
             self.log.write(kind, self.step, **values)
-
-
-def build_model(config: TrainConfig, classes: int) -> MJP:
-    """The timm model of a recipe, wrapped."""
-    if not timm.is_model(config.model):
-        raise InputError(f"timm has no model {config.model!r}: timm.list_models() names them")
-    kwargs = dict(_argument(text) for text in config.model_kwargs)
-    kwargs = {"num_classes": classes, "drop_path_rate": config.drop_path, "drop_rate": config.drop, **kwargs}
-    try:
-        try:
-            model = timm.create_model(config.model, img_size=config.input_size, **kwargs)
-        except TypeError:  # convolutional networks take any size and know no img_size
-            model = timm.create_model(config.model, **kwargs)
-    except (TypeError, RuntimeError, AssertionError, ValueError) as error:
-        raise InputError(f"timm cannot create {config.model} with {kwargs}: {error}") from error
-    method = config.mjp
-    if config.preset in PRESETS and reasons_against(model, method):
-        method = without_positions(method)  # a preset means: as far as this model can carry it
-    return MJP(model, method)
-
-
-def localize_weight(config: TrainConfig, epoch: float) -> float:
-    """λ at a moment of training."""
-    weight, warmup = config.mjp.localize_weight, config.warmup_epochs
-    if config.localize_schedule == "constant":
-        return weight
-    if epoch < warmup:
-        return weight * epoch / warmup
-    turn = math.cos(math.pi * (epoch - warmup) / max(config.epochs - warmup, 1e-9))
-    return weight / 2 + weight / 4 * (1 + turn)
-
-
-def _argument(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--model-kwargs takes name=value, not {text!r}")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value
-
-
-def _optimizer(config: TrainConfig, model: nn.Module, step_size: int) -> torch.optim.Optimizer:
-    asked: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas}
-    extra = {name: value for name, value in asked.items() if value is not None}
-    lr = config.lr * step_size / 512
-    try:
-        return create_optimizer_v2(
-            model, config.opt, lr=lr, weight_decay=config.weight_decay, momentum=config.momentum, **extra
-        )
-    except (AssertionError, TypeError, ValueError) as error:
-        raise InputError(f"timm cannot create the optimizer {config.opt!r}: {error}") from error
-
-
-def _schedule(config: TrainConfig, optimizer: torch.optim.Optimizer, steps_per_epoch: int) -> Any:
-    schedule, _ = create_scheduler_v2(
-        optimizer,
-        config.sched,
-        num_epochs=config.epochs,
-        min_lr=config.min_lr,
-        warmup_lr=config.warmup_lr,
-        warmup_epochs=config.warmup_epochs,  # type: ignore[arg-type]
-        step_on_epochs=False,
-        updates_per_epoch=steps_per_epoch,
-    )
-    if schedule is None:
-        raise InputError(f"timm has no schedule {config.sched!r}: cosine, step, poly, tanh, ... are there")
-    return schedule
-
-
-def _mixup(config: TrainConfig, classes: int) -> Mixup | None:
-    if not (config.mixup or config.cutmix):
-        return None
-    return Mixup(
-        mixup_alpha=config.mixup,
-        cutmix_alpha=config.cutmix,
-        prob=config.mixup_prob,
-        switch_prob=config.mixup_switch_prob,
-        mode=config.mixup_mode,
-        label_smoothing=config.smoothing,
-        num_classes=classes,
-    )
 
 
 def _same_run(path: Path, config: TrainConfig) -> None:

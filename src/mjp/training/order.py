@@ -22,19 +22,22 @@ def derive_seed(*parts: int) -> int:
     return state >> 1
 
 
+def epoch_length(size: int, repeats: int) -> int:
+    """How many pictures one epoch shows: all, or with timm's repeated augmentation whole groups of 256 of them."""
+    return size // 256 * 256 if repeats > 1 and size >= 256 else size
+
+
 def epoch_order(data: Sized, seed: int, epoch: int, repeats: int) -> list[int]:
     """The numbers of the pictures of one epoch; with repeated augmentation each appears `repeats` times in a row."""
-    size = len(data)
     if repeats > 1:
         from timm.data.distributed_sampler import RepeatAugSampler
 
-        # timm rounds an epoch to whole groups of 256, which leaves nothing of a small set
-        group = 256 if size >= 256 else 1
+        group = 256 if len(data) >= 256 else 1
         sampler = RepeatAugSampler(data, num_replicas=1, rank=0, num_repeats=repeats, selected_round=group)
         sampler.set_epoch(derive_seed(seed, epoch, ORDER))
         return list(sampler)
     generator = torch.Generator().manual_seed(derive_seed(seed, epoch, ORDER))
-    return torch.randperm(size, generator=generator).tolist()
+    return torch.randperm(len(data), generator=generator).tolist()
 
 
 class Batches:

@@ -1,0 +1,100 @@
+"""The parts of a run, as timm makes them from the fields of a recipe."""
+
+import ast
+import math
+from typing import Any
+
+import timm
+import torch
+from timm.data import Mixup
+from timm.optim import create_optimizer_v2
+from timm.scheduler import create_scheduler_v2
+from torch import nn
+
+from mjp.errors import InputError
+from mjp.method.backbones import reasons_against
+from mjp.method.config import PRESETS, without_positions
+from mjp.method.model import MJP
+from mjp.training.config import TrainConfig
+
+
+def build_model(config: TrainConfig, classes: int) -> MJP:
+    """The timm model of a recipe, wrapped."""
+    if not timm.is_model(config.model):
+        raise InputError(f"timm has no model {config.model!r}: timm.list_models() names them")
+    kwargs = dict(_argument(text) for text in config.model_kwargs)
+    kwargs = {"num_classes": classes, "drop_path_rate": config.drop_path, "drop_rate": config.drop, **kwargs}
+    try:
+        try:
+            model = timm.create_model(config.model, img_size=config.input_size, **kwargs)
+        except TypeError:  # convolutional networks take any size and know no img_size
+            model = timm.create_model(config.model, **kwargs)
+    except (TypeError, RuntimeError, AssertionError, ValueError) as error:
+        raise InputError(f"timm cannot create {config.model} with {kwargs}: {error}") from error
+    method = config.mjp
+    if config.preset in PRESETS and reasons_against(model, method):
+        method = without_positions(method)  # a preset means: as far as this model can carry it
+    return MJP(model, method)
+
+
+def localize_weight(config: TrainConfig, epoch: float) -> float:
+    """λ at a moment of training."""
+    weight, warmup = config.mjp.localize_weight, config.warmup_epochs
+    if config.localize_schedule == "constant":
+        return weight
+    if epoch < warmup:
+        return weight * epoch / warmup
+    turn = math.cos(math.pi * (epoch - warmup) / max(config.epochs - warmup, 1e-9))
+    return weight / 2 + weight / 4 * (1 + turn)
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--model-kwargs takes name=value, not {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def build_optimizer(config: TrainConfig, model: nn.Module, step_size: int) -> torch.optim.Optimizer:
+    asked: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas}
+    extra = {name: value for name, value in asked.items() if value is not None}
+    lr = config.lr * step_size / 512
+    try:
+        return create_optimizer_v2(
+            model, config.opt, lr=lr, weight_decay=config.weight_decay, momentum=config.momentum, **extra
+        )
+    except (AssertionError, TypeError, ValueError) as error:
+        raise InputError(f"timm cannot create the optimizer {config.opt!r}: {error}") from error
+
+
+def build_schedule(config: TrainConfig, optimizer: torch.optim.Optimizer, steps_per_epoch: int) -> Any:
+    schedule, _ = create_scheduler_v2(
+        optimizer,
+        config.sched,
+        num_epochs=config.epochs,
+        min_lr=config.min_lr,
+        warmup_lr=config.warmup_lr,
+        warmup_epochs=config.warmup_epochs,  # type: ignore[arg-type]
+        step_on_epochs=False,
+        updates_per_epoch=steps_per_epoch,
+    )
+    if schedule is None:
+        raise InputError(f"timm has no schedule {config.sched!r}: cosine, step, poly, tanh, ... are there")
+    return schedule
+
+
+def build_mixup(config: TrainConfig, classes: int) -> Mixup | None:
+    if not (config.mixup or config.cutmix):
+        return None
+    return Mixup(
+        mixup_alpha=config.mixup,
+        cutmix_alpha=config.cutmix,
+        prob=config.mixup_prob,
+        switch_prob=config.mixup_switch_prob,
+        mode=config.mixup_mode,
+        label_smoothing=config.smoothing,
+        num_classes=classes,
+    )
