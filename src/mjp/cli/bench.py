@@ -17,6 +17,11 @@ from typing import Any
 
 @dataclass
 class Options:
+    train: bool = False
+    """Measure training instead: engine_overhead_percent (over a bare PyTorch loop) and mjp_train_overhead_percent (over
+    plain training), medians of steps that take turns."""
+    train_repeats: int = 40
+    """Training steps of each kind with --train."""
     json: bool = False
     """Print one JSON object and nothing else."""
     batch: int = 16
@@ -28,8 +33,15 @@ class Options:
 def run(options: Options) -> None:
     from mjp.errors import InputError
 
-    if options.batch < 1 or options.repeats < 1:
-        raise InputError("--batch and --repeats must be at least 1")
+    if min(options.batch, options.repeats, options.train_repeats) < 1:
+        raise InputError("--batch, --repeats and --train-repeats must be at least 1")
+    if options.train:
+        _print_training(options)
+    else:
+        _print_method(options)
+
+
+def _print_method(options: Options) -> None:
     result: dict[str, Any] = {}
     for part in (_shuffle, _plans, _step):
         print(f"measuring{part.__name__.replace('_', ' ')} ...", file=sys.stderr)
@@ -43,6 +55,17 @@ def run(options: Options) -> None:
             f"DeiT-S training step   + {result['step_overhead_percent']:.2f} % ({result['step_added_ms']:.1f} ms more"
         )
         print(f"                       than {result['step_plain_ms']:.0f} ms, batch {options.batch})")
+
+
+def _print_training(options: Options) -> None:
+    from mjp.cli.bench_training import measure
+
+    result = measure(options.train_repeats)
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        print(f"training engine   {result['engine_overhead_percent']:+.2f} % over a bare PyTorch loop")
+        print(f"MJP               {result['mjp_train_overhead_percent']:+.2f} % over plain training")
 
 
 def fastest(repeats: int, **functions: Callable[[], object]) -> dict[str, float]:

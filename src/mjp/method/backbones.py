@@ -226,12 +226,12 @@ def _prefix_rows(model: Any) -> int:
 def _with_prefix(model: Any, tokens: Tensor, positions: Tensor | None) -> Tensor:
     """Class, distillation and register tokens in timm's order, with positions where timm adds them."""
     learned = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]
-    prefix = [token.expand(len(tokens), -1, -1) for token in learned if token is not None]
-    if positions is None:
-        return torch.cat([*prefix, tokens], 1)
-    if model.no_embed_class or not prefix:
-        tokens = torch.cat([*prefix, tokens + positions], 1)
-    else:
-        rows = model.pos_embed[:, : _prefix_rows(model)].expand(len(positions), -1, -1)
-        tokens = torch.cat([*prefix, tokens], 1) + torch.cat([rows, positions], 1)
-    return model.pos_drop(tokens)
+    prefix = [token for token in learned if token is not None]
+    if positions is not None:
+        tokens = tokens + positions
+    if prefix:
+        first = torch.cat(prefix, 1)  # (1, prefix, D)
+        if positions is not None and not model.no_embed_class:
+            first = first + model.pos_embed[:, : _prefix_rows(model)]
+        tokens = torch.cat([first.expand(len(tokens), -1, -1), tokens], 1)
+    return tokens if positions is None else model.pos_drop(tokens)

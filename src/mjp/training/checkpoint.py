@@ -4,7 +4,7 @@
       config.yaml          all that defines the run
       metrics.jsonl        one line per logged step and per epoch
       checkpoints/
-        last.pt            weights, moving average, optimizer, scaler, position in the run
+        last.pt            weights, moving average, optimizer, scaler, position in the run, what was counted so far
         previous.pt        the one before
       curve.png, model/    at the end: training curve; the model as `MJP.from_pretrained` reads it
 
@@ -29,11 +29,13 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> Path:
     """Write last.pt; the one that was there becomes previous.pt."""
     folder.mkdir(parents=True, exist_ok=True)
     last, previous, fresh = folder / "last.pt", folder / "previous.pt", folder / "fresh.pt"
+    for unfinished in folder.glob(".fresh.*.tmp.pt"):  # of a run killed while it wrote
+        unfinished.unlink(missing_ok=True)
     try:
         write_atomically(fresh, lambda path: torch.save({"format": FORMAT, **state}, path))
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        fresh.unlink(missing_ok=True)
-        kept = f"the last one is intact: {last}" if last.exists() else "there is none yet"
+        newest = find_checkpoint(folder)
+        kept = "there is none yet" if newest is None else f"the last one is intact: {newest}"
         raise InputError(f"no checkpoint could be written to {folder} ({_first_line(error)}); {kept}") from error
     if last.exists():
         os.replace(last, previous)

@@ -230,20 +230,29 @@ def parse_arguments(arguments: list[str], description: str) -> TrainConfig:
     """Recipe, then preset, then every option given."""
     recipe = _value_of(arguments, "--recipe") or "quickstart"
     values = load_recipe(recipe) | {"recipe": recipe}
-    chosen = _value_of(arguments, "--preset") or _value_of(arguments, "--variant")
-    if chosen is not None:
-        values = {**values, "preset": chosen}
+    chosen = _value_of(arguments, "--preset", "--variant")
+    if chosen is not None and chosen != values.get("preset", "paper"):
+        values = {**values, "preset": chosen, "mjp": _changes(values, chosen)}
     return tyro.cli(TrainConfig, prog="mjp train", args=arguments, description=description, default=config_from(values))
 
 
-def _value_of(arguments: list[str], flag: str) -> str | None:
-    """The value of an option that decides about the defaults of the others."""
+def _changes(values: dict[str, Any], chosen: str) -> dict[str, Any]:
+    """What a recipe changes about its own preset, as far as the preset chosen instead has no say in it."""
+    before = config_from(values).mjp.to_dict()
+    own, new = (named_config(name).to_dict() for name in (values.get("preset", "paper"), chosen))
+    usual = MJPConfig().to_dict()
+    return {name: value for name, value in before.items() if value != own[name] and new[name] == usual[name]}
+
+
+def _value_of(arguments: list[str], *flags: str) -> str | None:
+    """The value of an option that decides about the defaults of the others; of several the last, as tyro has it."""
+    value = None
     for here, following in zip(arguments, [*arguments[1:], None], strict=True):
-        if here == flag:
-            return following
-        if here.startswith(flag + "="):
-            return here.removeprefix(flag + "=")
-    return None
+        if here in flags:
+            value = following
+        elif here.startswith(tuple(flag + "=" for flag in flags)):
+            value = here.partition("=")[2]
+    return value
 
 
 def _plain(value: Any) -> Any:

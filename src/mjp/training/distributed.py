@@ -26,6 +26,22 @@ class World(NamedTuple):
             dist.all_reduce(values)
         return values
 
+    def agree(self, answer: bool) -> bool:
+        """What the leading process says: clocks differ, and all must do the same."""
+        if self.size > 1:
+            said = torch.tensor(answer, device=self.device)
+            dist.broadcast(said, 0)
+            return bool(said)
+        return answer
+
+    def unite(self, names: set[str]) -> set[str]:
+        """The names that any process has."""
+        if self.size > 1:
+            everyone: list[set[str]] = [set()] * self.size
+            dist.all_gather_object(everyone, names)
+            return set[str]().union(*everyone)
+        return names
+
     def wait(self) -> None:
         if self.size > 1:
             dist.barrier()

@@ -47,7 +47,11 @@ class Run:
 
     def __init__(self, config: TrainConfig, world: World) -> None:
         self.config, self.world, self.folder = config, world, config.folder
+        if not world.leads:
+            world.wait()  # one process downloads
         self.train_pictures, self.val_pictures = load_data(config)
+        if world.leads:
+            world.wait()
         torch.manual_seed(derive_seed(config.seed))  # timm draws weights from the global generator
         self.model = build_model(config, len(self.train_pictures.classes)).to(world.device)
         if config.channels_last:
@@ -68,8 +72,9 @@ class Run:
         self.criterion = (
             SoftTargetCrossEntropy() if self.mixup else nn.CrossEntropyLoss(label_smoothing=config.smoothing)
         )
-        self.unreadable = Unreadable(config.max_unreadable)
+        self.unreadable = Unreadable(config.max_unreadable, world)
         self.step = 0
+        self.sums, self.summed = torch.zeros(3, device=world.device), 0  # of the current epoch
         self.log = Log(self.folder, tensorboard=config.tensorboard and world.leads)
 
     @property
@@ -96,8 +101,9 @@ class Run:
         """Steps until the end of the epoch, or of the run."""
         config, first = self.config, epoch * self.steps_per_epoch
         loader = self._loader(epoch, start=self.step - first)
-        sums, waited, began = torch.zeros(3, device=self.world.device), 0.0, time.perf_counter()
-        saved, done = time.monotonic(), 0
+        if self.step == first:
+            self.sums, self.summed = torch.zeros_like(self.sums), 0
+        waited, began, done, saved = 0.0, time.perf_counter(), 0, time.monotonic()
         bar = tqdm(
             total=self.steps_per_epoch,
             initial=self.step - first,
@@ -111,18 +117,19 @@ class Run:
                 asked = time.perf_counter()
                 micro = [next(batches) for _ in range(config.accumulate)]
                 waited += time.perf_counter() - asked
-                sums += self._update(network, micro, epoch)
-                self.step, done = self.step + 1, done + 1
+                self.sums += self._update(network, micro, epoch)
+                self.step, self.summed, done = self.step + 1, self.summed + 1, done + 1
                 bar.update()
                 if self.step % config.log_every == 0 or self.step == first + self.steps_per_epoch:
                     spent = time.perf_counter() - began
-                    seen = self._means(sums, done, spent, waited)
+                    seen = self._means(done, spent, waited)
                     bar.set_postfix(loss=f"{seen['train_loss']:.3f}", images_s=f"{seen['images_per_second']:.0f}")
                     self._write("step", **seen)
                     self.last_seen = seen
                 # the last step of an epoch is saved after its evaluation, or a kill in between would lose that
                 ended = self.step == first + self.steps_per_epoch
-                if not ended and time.monotonic() - saved > 60 * config.checkpoint_minutes:
+                due = time.monotonic() - saved > 60 * config.checkpoint_minutes
+                if not ended and self.world.agree(due):
                     self.save()
                     saved = time.monotonic()
 
@@ -152,12 +159,15 @@ class Run:
                 self.scaler.scale(loss / config.accumulate).backward()
             total[0] += loss.detach() / config.accumulate
             total[1] += out.dal.detach() / config.accumulate
+        total = self.world.sum(total) / world.size
         self.scaler.unscale_(self.optimizer)
         limit = config.clip_grad or math.inf
         total[2] = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        # the norm is over the summed gradients of all processes, so that all of them stop at the same step
-        if not self.scaler.is_enabled() and not math.isfinite(total[2].item()):
-            self._stop_at_bad_step(epoch, total[0].item())
+        # loss and norm are those of all processes, so that all of them stop at the same step; with fp16 a norm may be
+        # infinite now and then: the scaler leaves such steps out
+        loss, _, norm = total.tolist()
+        if not math.isfinite(loss) or not (self.scaler.is_enabled() or math.isfinite(norm)):
+            self._stop_at_bad_step(epoch, loss)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.ema is not None:
@@ -174,7 +184,7 @@ class Run:
     def _stop_at_bad_step(self, epoch: int, loss: float) -> None:
         path = self.save()
         raise InputError(
-            f"the loss became {loss:.4g} with a gradient that is not finite, in step {self.step + 1}. "
+            f"the loss became {loss:.4g}, or its gradient was not finite, in step {self.step + 1}. "
             f"The last good step is saved in {path}: lower --lr, raise --warmup-epochs, or use --clip-grad"
         )
 
@@ -185,8 +195,9 @@ class Run:
             model = self.model if self.ema is None else self.ema.module
             data = Augmented(self.val_pictures, self.val_transform, training=False)
             result = evaluate(model, data, config, self.world, self.unreadable)
-        self._write("epoch", epoch=epoch + 1, **self.last_seen, **result, unreadable=len(self.unreadable.names))
+        self._write("epoch", epoch=epoch + 1, **self.last_seen, **result, unreadable=len(self.unreadable.gather()))
         self.save()
+        self.unreadable.check()
         if self.world.leads and result["val_top1"] is not None:
             tqdm.write(f"epoch {epoch + 1}: loss {self.last_seen['train_loss']:.4f}, top-1 {result['val_top1']:.2f} %")
 
@@ -202,6 +213,7 @@ class Run:
     def save(self) -> Path:
         """A checkpoint of this moment; only the leading process writes."""
         path = self.folder / "checkpoints" / "last.pt"
+        unreadable = self.unreadable.gather()
         if self.world.leads:
             state = {
                 "step": self.step,
@@ -210,6 +222,9 @@ class Run:
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.scaler.state_dict(),
                 "ema": None if self.ema is None else self.ema.module.state_dict(),
+                "sums": self.sums,
+                "summed": self.summed,
+                "unreadable": unreadable,
             }
             save_checkpoint(path.parent, state)
         self.world.wait()
@@ -223,7 +238,9 @@ class Run:
             self.scaler.load_state_dict(state["scaler"])
             if self.ema is not None:
                 self.ema.module.load_state_dict(state["ema"])
-        except (RuntimeError, ValueError, KeyError, AttributeError) as error:
+            self.sums, self.summed = state["sums"].to(self.world.device), state["summed"]
+            self.unreadable.names = set(state["unreadable"])
+        except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise InputError(f"{path} belongs to another model: {str(error).splitlines()[0]}") from error
         if state["world"] != self.world.size:
             raise InputError(
@@ -280,8 +297,8 @@ class Run:
         kind = AUTOCAST.get(self.config.amp)
         return nullcontext() if kind is None else torch.autocast(self.world.device.type, dtype=kind)
 
-    def _means(self, sums: Tensor, done: int, spent: float, waited: float) -> dict[str, Any]:
-        loss, dal, norm = (self.world.sum(sums.clone()) / (done * self.world.size)).tolist()
+    def _means(self, done: int, spent: float, waited: float) -> dict[str, Any]:
+        loss, dal, norm = (self.sums / self.summed).tolist()
         return {
             "train_loss": loss,
             "train_dal": dal,

@@ -17,8 +17,8 @@ from mjp.training.distributed import World
 class Unreadable:
     """Names unreadable pictures once each and stops when there are too many."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.names = limit, set[str]()
+    def __init__(self, limit: int, world: World) -> None:
+        self.limit, self.world, self.names = limit, world, set[str]()
 
     def note(self, numbers: Tensor, pictures: Pictures) -> None:
         for number in numbers[numbers >= 0].tolist():
@@ -26,6 +26,14 @@ class Unreadable:
             if name not in self.names:
                 self.names.add(name)
                 tqdm.write(f"unreadable: {name}")
+        self.check()
+
+    def gather(self) -> list[str]:
+        """The names that all processes have met, each once."""
+        self.names = self.world.unite(self.names)
+        return sorted(self.names)
+
+    def check(self) -> None:
         if len(self.names) > self.limit:
             shown = ", ".join(sorted(self.names)[:5])
             raise InputError(

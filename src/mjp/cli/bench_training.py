@@ -1,0 +1,84 @@
+"""What the training engine costs over a bare PyTorch loop, and MJP over plain training.
+
+The same model, the same batch in memory; the alternatives take turns step by step, and the medians are compared.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm import trange
+
+from mjp.training.config import TrainConfig, config_from, load_recipe
+from mjp.training.distributed import World
+from mjp.training.engine import Run
+
+
+def measure(repeats: int) -> dict[str, Any]:
+    """engine_overhead_percent and mjp_train_overhead_percent, with the medians they come from."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain, mjp = (_run(preset, Path(folder)) for preset in ("plain", "paper"))
+        images = torch.randn(plain.step_size, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        labels = torch.arange(plain.step_size) % 10
+        times = _medians(
+            repeats,
+            bare=_bare_loop(_run("plain", Path(folder)), images, labels),
+            plain=_engine_step(plain, images, labels),
+            mjp=_engine_step(mjp, images, labels),
+        )
+    return {
+        "engine_overhead_percent": round(100 * (times["plain"] / times["bare"] - 1), 2),
+        "mjp_train_overhead_percent": round(100 * (times["mjp"] / times["plain"] - 1), 2),
+        "bare_step_ms": round(times["bare"], 1),
+        "plain_step_ms": round(times["plain"], 1),
+        "mjp_step_ms": round(times["mjp"], 1),
+        "train_batch": plain.step_size,
+        "train_repeats": repeats,
+    }
+
+
+def _run(preset: str, folder: Path) -> Run:
+    """The model of the mini_cifar10 recipe; its data are not looked at."""
+    values = load_recipe("mini_cifar10") | {"data": "embedded", "preset": preset, "out": str(folder / preset)}
+    config: TrainConfig = config_from(values)
+    return Run(config, World(0, 1, torch.device("cpu")))
+
+
+def _engine_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
+    network, unreadable = run._network(), torch.full((len(labels),), -1)
+
+    def step() -> None:
+        run._update(network, [(images, labels, unreadable)], 0)
+        run.step += 1
+
+    return step
+
+
+def _bare_loop(run: Run, images: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
+    """What one would write by hand: forward, loss, backward, clip, step."""
+    model, optimizer, criterion = run.model.unwrap().train(), run.optimizer, run.criterion
+
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(model(images), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+
+    return step
+
+
+def _medians(repeats: int, **steps: Callable[[], None]) -> dict[str, float]:
+    """Milliseconds. The order turns with every repeat, so that none always comes first."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    names = list(steps)
+    for turn in trange(repeats + 1, desc="training steps", disable=None):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            began = time.perf_counter()
+            steps[name]()
+            seconds[name].append(time.perf_counter() - began)
+    return {name: 1e3 * statistics.median(values[1:]) for name, values in seconds.items()}  # the first warms up
