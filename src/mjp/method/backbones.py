@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from mjp.errors import InputError
 from mjp.method.config import MJPConfig
-from mjp.method.plan import Plan
+from mjp.method.plan import Plan, identity_plan
 from mjp.method.shuffle import image_grid, shuffle_image, shuffle_tokens
 
 DEFAULT_CELL = 16
@@ -98,6 +98,9 @@ class ViT:
 
     def features(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> Tensor:
         """timm's forward_features, with shuffled tokens and the given (B or 1, N, D) positions."""
+        if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
+            images = shuffle_image(images, plan, self.cell)
+            plan = identity_plan(len(images), plan.grid, device=images.device)
         tokens = model.patch_embed(images)  # (B, N, D), or (B, h, w, D) when the size is dynamic
         tokens = shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0)
         tokens = _with_prefix(model, tokens, positions)

@@ -74,6 +74,8 @@ class MJPConfig:
             raise InputError("min_block and cell must be at least 1, start_epoch at least 0")
         if len(self.aspect) != 2 or not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
             raise InputError(f"aspect must be (smallest, largest) with 0 < smallest <= largest, not {self.aspect}")
+        if self.ape and self.position == "none":
+            raise InputError("ape adds position embeddings, position='none' removes them: choose one")
 
     @property
     def needs_positions(self) -> bool:
@@ -133,7 +135,7 @@ def variant(name: str, **changes: Any) -> MJPConfig:
     """A row of the ablation table, `variant("J")`, optionally with fields changed: `variant("G", ratio=0.15)`."""
     if name not in VARIANTS:
         raise InputError(f"unknown variant {name!r}: choose one of {', '.join(VARIANTS)}")
-    return replace(VARIANTS[name], **changes)
+    return _changed(VARIANTS[name], changes)
 
 
 def preset(name: str, model: Any = None, **changes: Any) -> MJPConfig:
@@ -144,13 +146,21 @@ def preset(name: str, model: Any = None, **changes: Any) -> MJPConfig:
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
-    config = replace(PRESETS[name], **changes)
+    config = _changed(PRESETS[name], changes)
     if model is not None and config.needs_positions:
         from mjp.method.backbones import reasons_against
 
         if reasons_against(model, config):
             config = without_positions(config)
     return config
+
+
+def _changed(config: MJPConfig, changes: dict[str, Any]) -> MJPConfig:
+    known = [field.name for field in fields(config)]
+    unknown = sorted(set(changes) - set(known))
+    if unknown:
+        raise InputError(f"unknown MJP setting {', '.join(unknown)}: choose from {', '.join(known)}")
+    return replace(config, **changes)
 
 
 def without_positions(config: MJPConfig) -> MJPConfig:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import timm
 import torch
 from huggingface_hub import ModelHubMixin, hf_hub_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -61,26 +63,45 @@ class HubModel(
         return None
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> Self:
-        """Called by `from_pretrained` with a folder or the name of a repository."""
-        keys = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        download = {key: hub[key] for key in keys if key in hub}
-        config = json.loads(_locate(model_id, CONFIG, download).read_text())
-        if not isinstance(config, dict) or not {"architecture", "model_args", "mjp"} <= set(config):
-            raise InputError(f"{model_id}/{CONFIG} does not describe an MJP model: was it written by save_pretrained?")
-        backbone = timm.create_model(config["architecture"], **config["model_args"])
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **download: Any) -> Self:
+        """Load a folder written by `save_pretrained`, or a repository of the hub (`revision=`, `token=`, ... apply)."""
+        source = str(pretrained_model_name_or_path)
+        config = _read_config(_locate(source, CONFIG, download))
+        path = _locate(source, WEIGHTS, download)
+        try:
+            backbone = timm.create_model(config["architecture"], **config["model_args"])
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InputError(f"timm cannot create the model that {source} names: {error}") from error
         model = cast(Any, cls)(backbone, MJPConfig.from_dict(config["mjp"]))
-        model.load_state_dict(load_file(_locate(model_id, WEIGHTS, download)))
+        try:
+            model.load_state_dict(load_file(path))
+        except (SafetensorError, RuntimeError, OSError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise InputError(f"{path} is damaged or belongs to another model: {reason}") from error
         return model
 
 
-def _locate(model_id: str, name: str, download: dict[str, Any]) -> Path:
-    if not Path(model_id).is_dir():
-        return Path(hf_hub_download(model_id, name, **download))
-    path = Path(model_id) / name
-    if not path.is_file():
-        raise InputError(f"{path} is missing: {model_id} is not a folder written by save_pretrained")
-    return path
+def _locate(source: str, name: str, download: dict[str, Any]) -> Path:
+    if Path(source).is_dir():
+        path = Path(source) / name
+        if not path.is_file():
+            raise InputError(f"{path} is missing: {source} is not a folder written by save_pretrained")
+        return path
+    try:
+        return Path(hf_hub_download(source, name, **download))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"{source} is neither a folder here nor a repository that can be reached: {reason}") from error
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict) or not {"architecture", "model_args", "mjp"} <= set(config):
+        raise InputError(f"{path} does not describe an MJP model: was it written by save_pretrained?")
+    return config
 
 
 # timm arguments that can be read off a model; those that do not apply to a family raise AttributeError and are skipped
@@ -97,7 +118,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "class_token": lambda m: m.has_class_token,
     "no_embed_class": lambda m: m.no_embed_class,
     "dynamic_img_size": lambda m: m.dynamic_img_size,
-    "global_pool": lambda m: m.global_pool,
+    "global_pool": lambda m: m.global_pool if isinstance(m.global_pool, str) else None,
     "pos_embed": lambda m: "none" if m.pos_embed is None else "learn",
 }
 

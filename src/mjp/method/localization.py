@@ -62,13 +62,17 @@ def read_principal(table: Tensor, targets: Tensor) -> Tensor:
     change when they are flipped or rotated. Directions and readout are constants for the gradient: no derivative of an
     eigenvector, which explodes where eigenvalues meet.
     """
+    table = table.float() if table.dtype.itemsize < 4 else table  # the solver knows no half precision
+    targets = targets.to(table.dtype)
     centred = table - table.mean(0)
     with torch.no_grad():
         offset = targets.mean(0)
         directions = principal_directions(centred, centred.T @ (targets - offset))  # (D, 2)
         scores = centred @ directions
         gram = scores.T @ scores
-        gram = gram + 1e-6 * gram.diagonal().mean() * torch.eye(2, device=gram.device, dtype=gram.dtype)
+        # a little ridge: a table of equal rows (a Swin's at the start) has no components, and then predicts the mean
+        ridge = 1e-6 * gram.diagonal().mean() + 1e-12
+        gram = gram + ridge * torch.eye(2, device=gram.device, dtype=gram.dtype)
         # solve_ex leaves its error code on the device; solve and eigh would wait for it
         readout = torch.linalg.solve_ex(gram, scores.T @ (targets - offset))[0]  # (2, 2)
     return centred @ (directions @ readout) + offset

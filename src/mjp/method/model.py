@@ -70,9 +70,8 @@ class MJP(HubModel, nn.Module):
     def forward(self, images: Tensor, plan: Plan | None = None) -> Any:
         if plan is None and not self.training:
             return self._plain(images)
-        if plan is None:
-            plan = self.sample_plan(images)
         self.adapter.check(self.model, images)
+        plan = self.sample_plan(images) if plan is None else plan
         check_plan(plan, len(images), image_grid(images, self.adapter.cell))
         mask = token_mask(plan, self.adapter.tokens_per_cell)  # (B, N)
         table = self.adapter.table(self.model, plan.grid, self._own_table())  # (1, N, D)

@@ -14,7 +14,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from mjp.method.plan import Plan
+from mjp.method.plan import Plan, check_plan
+from mjp.method.shuffle import image_grid
 
 if TYPE_CHECKING:
     from mjp.method.model import MJP
@@ -35,6 +36,7 @@ def per_sample_gradients(
     bounds the memory: that many images at a time.
     """
     drawn = model.sample_plan(images) if plan is None else plan
+    check_plan(drawn, len(images), image_grid(images, model.adapter.cell))
     trained = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
     def objective(parameters: dict[str, Tensor], image: Tensor, label: Tensor, *rows: Tensor) -> Tensor:

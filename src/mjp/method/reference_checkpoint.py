@@ -1,12 +1,13 @@
 """Read the checkpoints of the MJP authors' code without running anything that is in them.
 
 Their files are pickles that also hold a yacs configuration object. Torch's weights-only reader refuses those; it is
-told to build an inert dictionary in its place, and refuses everything else it does not know.
+told to build a dictionary in its place, and refuses everything else it does not know.
 """
 
 import pickle
+from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,10 +16,6 @@ from mjp.errors import InputError
 
 if TYPE_CHECKING:
     from mjp.method.model import MJP
-
-
-class _InertConfig(dict[str, Any]):
-    """Stands in for yacs.config.CfgNode: keeps its data, has none of its code."""
 
 
 def load_reference_checkpoint(path: str | Path, model: "MJP") -> None:
@@ -55,11 +52,11 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(f"{path} is not a file")
     try:
-        with torch.serialization.safe_globals([(_InertConfig, "yacs.config.CfgNode")]):
+        # wherever the file asks for a yacs node it gets an ordered dictionary: the data, none of the code
+        with torch.serialization.safe_globals([(OrderedDict, "yacs.config.CfgNode")]):
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} is damaged or holds more than weights, and was not loaded: {reason}") from error
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        raise InputError(f"{path} is damaged or holds more than weights, and was not loaded") from error
     weights = content.get("model", content) if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not weights or not all(isinstance(t, Tensor) for t in weights.values()):
         raise InputError(f"{path} holds no table of weights (expected a dictionary, or one under the key 'model')")

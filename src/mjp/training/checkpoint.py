@@ -13,7 +13,6 @@ torch's weights-only loader.
 """
 
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise InputError(f"there is no checkpoint {path}")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError, KeyError) as error:
+    except Exception as error:  # on foreign bytes an unpickler may stumble over anything
         raise InputError(f"{path} is damaged or not a checkpoint ({_first_line(error)}){_offer(path)}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise InputError(f"{path} is not a checkpoint of mjp train{_offer(path)}")

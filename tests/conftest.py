@@ -1,0 +1,25 @@
+"""Settings of every test: reproducible examples, no timing."""
+
+import os
+
+# before torch starts its threads: the models here are too small to gain from more than one
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# a test that would need a model hub must fail, not wait
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+import mjp  # noqa: F401  before timm, which the test files import first: it makes torchvision importable
+
+settings.register_profile(
+    "mjp", deadline=None, derandomize=True, max_examples=30, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("mjp")
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_every_time() -> None:
+    """timm draws its weights from torch's global generator."""
+    torch.manual_seed(0)

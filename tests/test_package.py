@@ -1,0 +1,51 @@
+"""The package itself: quick to import, complete, at peace with torchvision."""
+
+import subprocess
+import sys
+
+import pytest
+
+import mjp
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_import_does_not_load_torch() -> None:
+    heavy = "{'torch', 'timm', 'torchvision', 'numpy', 'huggingface_hub', 'safetensors'}"
+    assert run(f"import mjp, sys; print(sorted({heavy} & set(sys.modules)))") == "[]"
+
+
+def test_config_does_not_load_torch() -> None:
+    assert run("import mjp, sys; mjp.preset('paper'); mjp.variant('J'); print('torch' in sys.modules)") == "False"
+
+
+def test_timm_can_be_imported_after_mjp() -> None:
+    assert run("import mjp, timm; print(timm.create_model('test_vit').num_classes, mjp.MJP.__name__)") == "1000 MJP"
+
+
+def test_torchvision_can_be_imported_after_mjp_and_torch() -> None:
+    assert run("import mjp, torch; from torchvision.transforms import v2; print(v2.Identity()(3))") == "3"
+
+
+@pytest.mark.parametrize("name", mjp.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    assert getattr(mjp, name) is not None
+    assert name in dir(mjp)
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="'mjp' has no attribute 'jigsaw'"):
+        _ = mjp.jigsaw
+
+
+def test_input_error_is_a_value_error() -> None:
+    assert issubclass(mjp.InputError, ValueError)
+
+
+def test_version_is_a_release_number() -> None:
+    assert [part.isdigit() for part in mjp.__version__.split(".")] == [True, True, True]
