@@ -257,7 +257,7 @@ def test_gradient_of_masked_position_rows_is_exactly_zero() -> None:
 
 
 def reordered(plan: mjp.Plan, seed: int) -> mjp.Plan:
-    return mjp.plan_from_mask(plan.mask, plan.grid, generator=generator(seed), budget=plan.budget, derangement=True)
+    return mjp.plan_from_mask(plan.mask, plan.grid, generator=generator(seed), derangement=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

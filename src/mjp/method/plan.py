@@ -68,7 +68,7 @@ def sample_plan(
     mask = SAMPLERS[sampler](draws, grid, budget, generator=generator, min_block=min_block, aspect=aspect)
     if probability < 1:
         mask = mask & (torch.rand((), generator=generator, device=generator.device) < probability)
-    plan = plan_from_mask(mask, grid, generator=generator, budget=budget, derangement=derangement)
+    plan = _permuted(mask, grid, budget, generator, derangement)
     if shared:
         mask, permutation, inverse = (t.expand(batch, -1) for t in plan[:3])
         plan = Plan(mask, permutation, inverse, plan.grid, budget)
@@ -80,18 +80,18 @@ def plan_from_mask(
     grid: tuple[int, int],
     *,
     generator: torch.Generator,
-    budget: int | None = None,
     derangement: bool = False,
 ) -> Plan:
-    """Permute the masked cells of a given (B, N) mask uniformly among themselves.
-
-    `budget` is an upper bound on the masked cells per image; a tight one saves time. The mask must be on the
-    generator's device.
-    """
+    """Permute the masked cells of a given (B, N) mask, on the generator's device, uniformly among themselves."""
     cells = grid[0] * grid[1]
     if mask.dtype != torch.bool or mask.ndim != 2 or mask.shape[1] != cells:
         raise InputError(f"mask must be bool of shape (batch, {cells}) for grid {tuple(grid)}, not {_describe(mask)}")
-    budget = cells if budget is None else budget
+    return _permuted(mask, grid, cells, generator, derangement)
+
+
+def _permuted(mask: Tensor, grid: tuple[int, int], budget: int, generator: torch.Generator, derangement: bool) -> Plan:
+    """A plan for a mask of which no row has more than `budget` cells."""
+    cells = mask.shape[1]
     index = torch.arange(cells, device=mask.device).expand_as(mask)
     # slots (B, budget): the masked cells in reading order; what an image does not use points at cell N, a spare column
     rank = mask.cumsum(1) - 1

@@ -153,7 +153,7 @@ class Augmented(Dataset[tuple[Tensor, int, int]]):
 def transforms(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Any, Any]:
     """timm's training and evaluation transforms."""
     from timm.data import create_transform
-    from torchvision.transforms import RandomCrop
+    from torchvision.transforms import InterpolationMode, RandomCrop, Resize
 
     size = config.input_size
     train: Any = create_transform(
@@ -171,8 +171,8 @@ def transforms(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, .
         re_count=config.recount,
     )
     crop_pct = config.crop_pct
-    if size <= 32:  # as DeiT does for CIFAR: small pictures are neither resized nor cut
-        train.transforms[0] = RandomCrop(size, padding=4)
+    if size <= 32:  # as DeiT does for CIFAR: pictures of this size are neither resized nor cut, others resized first
+        train.transforms[:1] = [Resize(size, InterpolationMode.BICUBIC), RandomCrop(size, padding=4)]
         crop_pct = 1.0
     return train, create_transform(size, interpolation="bicubic", mean=mean, std=std, crop_pct=crop_pct)
 
