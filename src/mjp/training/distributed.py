@@ -70,6 +70,6 @@ def _device(name: str, local: int) -> torch.device:
             device = torch.device("cuda", local if device.index is None else device.index)
             torch.cuda.set_device(device)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, AttributeError) as error:  # a torch without CUDA lacks some functions
         raise InputError(f"device {name!r} is not available here: {str(error).splitlines()[0]}") from error
     return device
