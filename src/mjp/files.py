@@ -11,6 +11,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
         write(temporary)
+        os.chmod(temporary, 0o644)  # some writers make files that only their owner can read
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)

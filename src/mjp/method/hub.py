@@ -30,13 +30,23 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
+CARD = """---
+library_name: mjp
+pipeline_tag: image-classification
+tags: [mjp, masked-jigsaw-puzzle, timm, vision-transformer]
+---
+# {architecture} with masked jigsaw position embeddings
 
-class HubModel(
-    ModelHubMixin,
-    library_name="mjp",
-    tags=["mjp", "masked-jigsaw-puzzle", "vision-transformer"],
-    license="apache-2.0",
-):
+    import mjp
+    model = mjp.MJP.from_pretrained("this folder or repository")
+    timm_model = model.unwrap()
+
+timm arguments: {model_args}. MJP: shuffle {shuffle}, ratio {ratio}, position {position}, localize {localize}.
+The full configuration is in config.json.
+"""
+
+
+class HubModel(ModelHubMixin):
     """`save_pretrained`, `from_pretrained` and `push_to_hub` for MJP."""
 
     def save_pretrained(
@@ -56,7 +66,7 @@ class HubModel(
         text = json.dumps({**recipe, "mjp": wrapped.config.to_dict()}, indent=2)
         write_atomically(folder / CONFIG, lambda path: path.write_text(text + "\n"))
         if not (folder / "README.md").exists():
-            card = str(self.generate_model_card(**(hub.pop("model_card_kwargs", None) or {})))
+            card = CARD.format(**recipe, **wrapped.config.to_dict())
             write_atomically(folder / "README.md", lambda path: path.write_text(card))
         if hub.pop("push_to_hub", False):
             return self.push_to_hub(hub.pop("repo_id", None) or folder.name, **hub)

@@ -247,7 +247,7 @@ def _changes(values: dict[str, Any], chosen: str) -> dict[str, Any]:
 def _value_of(arguments: list[str], *flags: str) -> str | None:
     """The value of an option that decides about the defaults of the others; of several the last, as tyro has it."""
     value = None
-    for here, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for here, following in zip(arguments, [*arguments[1:], None], strict=False):
         if here in flags:
             value = following
         elif here.startswith(tuple(flag + "=" for flag in flags)):
