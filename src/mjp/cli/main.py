@@ -10,6 +10,7 @@ from mjp.errors import InputError
 # command: (module with an `Options` dataclass and `run(options)`, what it does)
 COMMANDS = {
     "train": ("mjp.cli.train", "train a model, plain or MJP, from a recipe; killable and resumable"),
+    "eval": ("mjp.cli.eval", "accuracy, consistency and feature shift under the jigsaw, with intervals"),
     "demo": ("mjp.cli.demo", "see the jigsaw and the guarantees on a real picture, in seconds"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
 }

@@ -63,7 +63,7 @@ class HubModel(ModelHubMixin):
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: tensor.detach().contiguous() for name, tensor in wrapped.state_dict().items()}
         write_atomically(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
-        text = json.dumps({**recipe, "mjp": wrapped.config.to_dict()}, indent=2)
+        text = json.dumps({**recipe, "classes": wrapped.classes, "mjp": wrapped.config.to_dict()}, indent=2)
         write_atomically(folder / CONFIG, lambda path: path.write_text(text + "\n"))
         if not (folder / "README.md").exists():
             card = CARD.format(**recipe, **wrapped.config.to_dict())
@@ -83,6 +83,7 @@ class HubModel(ModelHubMixin):
         except (RuntimeError, TypeError, ValueError) as error:
             raise InputError(f"timm cannot create the model that {source} names: {error}") from error
         model = cast(Any, cls)(backbone, MJPConfig.from_dict(config["mjp"]))
+        model.classes = config.get("classes")
         try:
             model.load_state_dict(load_file(path))
         except (SafetensorError, RuntimeError, OSError) as error:

@@ -48,6 +48,7 @@ class MJP(HubModel, nn.Module):
         self.config = config
         self.adapter = adapter_for(model, config)
         self.model = model
+        self.classes: list[str] | None = None  # names of the classes, if known; saved with the model
         self.epoch = 0  # the trainer keeps it current; the jigsaw starts at config.start_epoch
         self.generator = torch.Generator().manual_seed(config.seed)
         self.pos_embed = _zero_table(model) if config.ape else None  # a Swin's; a ViT has its own

@@ -51,7 +51,7 @@ class World(NamedTuple):
 def join(device: str) -> Iterator[World]:
     """Join the processes that torchrun started, or be the only one."""
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-    chosen = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
+    chosen = pick_device(device, int(os.environ.get("LOCAL_RANK", 0)))
     if size > 1:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     try:
@@ -61,7 +61,8 @@ def join(device: str) -> Iterator[World]:
             dist.destroy_process_group()
 
 
-def _device(name: str, local: int) -> torch.device:
+def pick_device(name: str, local: int = 0) -> torch.device:
+    """The device of that name; auto is the GPU of this process if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -54,6 +54,7 @@ class Run:
             world.wait()
         torch.manual_seed(derive_seed(config.seed))  # timm draws weights from the global generator
         self.model = build_model(config, len(self.train_pictures.classes)).to(world.device)
+        self.model.classes = self.train_pictures.classes
         if config.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cfg: Any = self.model.model.pretrained_cfg

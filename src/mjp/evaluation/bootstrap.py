@@ -1,0 +1,45 @@
+"""Means with bootstrap confidence intervals, in one pass and in constant memory.
+
+The Poisson bootstrap gives every picture an independent weight ~ Poisson(1) in each of R replicates; a replicate's mean
+is Σ weight·value / Σ weight. Only the R sums are kept, so memory does not grow with the number of pictures.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+REPLICATES = 1000
+
+
+class Interval(NamedTuple):
+    """A mean and the bounds of its 95 % confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Bootstrap:
+    """Collects (B, K) values of K quantities, batch by batch; all quantities share the weights of a picture."""
+
+    def __init__(self, quantities: int, *, seed: int, replicates: int = REPLICATES) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.sums = torch.zeros(1 + replicates, quantities, dtype=torch.float64)  # row 0: every weight is 1
+        self.weights = torch.zeros(1 + replicates, 1, dtype=torch.float64)
+
+    def add(self, values: Tensor) -> None:
+        values = values.double().cpu()
+        weights = torch.ones(len(self.sums), len(values), dtype=torch.float64)
+        weights[1:] = torch.poisson(weights[1:], generator=self.generator)
+        self.sums += weights @ values
+        self.weights += weights.sum(1, keepdim=True)
+
+    @property
+    def count(self) -> int:
+        return int(self.weights[0].item())
+
+    def intervals(self) -> list[Interval]:
+        means = self.sums / self.weights
+        low, high = means[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64), 0)
+        return [Interval(*triple) for triple in zip(means[0].tolist(), low.tolist(), high.tolist(), strict=True)]

@@ -1,0 +1,101 @@
+"""`mjp eval` from what a person types to the files that it names."""
+
+import mjp  # isort: skip  before timm: it makes torchvision importable
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+from PIL import Image
+
+from mjp.cli.main import main
+
+QUICK = ["--limit", "20", "--ratios", "0.5", "--draws", "1", "--workers", "0"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny untrained model for the ten embedded classes."""
+    size: dict[str, Any] = {
+        "img_size": 32,
+        "patch_size": 8,
+        "depth": 1,
+        "embed_dim": 24,
+        "num_heads": 2,
+        "num_classes": 10,
+    }
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    mjp.MJP(timm.create_model("deit_tiny_patch16_224", **size)).save_pretrained(folder)
+    return folder
+
+
+def test_writes_figures_and_curves(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(saved), "--out", str(tmp_path / "out"), *QUICK]) == 0
+    figures = json.loads((tmp_path / "out" / "results.json").read_text())
+    result = figures["models"][str(saved)]
+    assert (result["pictures"], result["draws"], result["seed"]) == (20, 1, 0)
+    assert {p["unknown"] for p in result["points"]} == {True, False}
+    with Image.open(tmp_path / "out" / "sweep.png") as chart:
+        assert chart.width > 1000
+    assert "95 % intervals" in capsys.readouterr().out
+
+
+def test_a_folder_of_classes_is_read(saved: Path, tmp_path: Path) -> None:
+    for k in range(10):
+        folder = tmp_path / "data" / "val" / f"class{k}"
+        folder.mkdir(parents=True)
+        Image.new("RGB", (40, 40), (20 * k, 0, 0)).save(folder / "a.png")
+    assert main(["eval", str(saved), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out"), *QUICK]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name at least one model"),
+        (["no_such_model"], "there is no model 'no_such_model'"),
+        (["timm:no_such_model"], "timm has no model 'no_such_model'"),
+        (["SAVED", "--ratios", "1.5"], "--ratios must lie between 0 and 1, not 1.5"),
+        (["SAVED", "--draws", "0"], "--draws and --batch-size must be at least 1"),
+        (["SAVED", "--data", "nowhere"], "there is no folder nowhere"),
+        (["SAVED", "--limit", "0"], "--limit must be at least 1"),
+        (["SAVED", "--device", "no_such_device"], "device 'no_such_device' is not available"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    arguments: list[str], message: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(saved) if a == "SAVED" else a for a in arguments]
+    assert main(["eval", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_pictures_of_other_classes_are_refused(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        Image.new("RGB", (40, 40)).save(tmp_path / "data" / name / "a.png")
+    assert main(["eval", str(saved), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
+    assert "tells 10 classes apart, the pictures have 2" in capsys.readouterr().err
+
+
+def test_names_of_classes_are_compared(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = mjp.MJP.from_pretrained(saved)
+    named.classes = [f"class{k}" for k in range(10)]
+    named.save_pretrained(tmp_path / "named")
+    assert main(["eval", str(tmp_path / "named"), "--out", str(tmp_path / "out"), *QUICK]) == 2
+    assert "the classes of the pictures are not those of" in capsys.readouterr().err
+
+
+def test_an_unreadable_picture_is_named(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for k in range(10):
+        folder = tmp_path / "data" / f"class{k}"
+        folder.mkdir(parents=True)
+        Image.new("RGB", (40, 40)).save(folder / "a.png")
+    (tmp_path / "data" / "class3" / "a.png").write_text("broken")
+    command = ["eval", str(saved), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out"), *QUICK]
+    assert main(command) == 2
+    assert "class3/a.png" in capsys.readouterr().err
+    assert main([*command, "--max-unreadable", "1"]) == 0
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["models"][str(saved)]["pictures"] == 10
