@@ -12,8 +12,17 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     try:
         write(temporary)
         os.chmod(temporary, 0o644)  # some writers make files that only their owner can read
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
+        _sync(temporary)
         os.replace(temporary, path)
+        _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

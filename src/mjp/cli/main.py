@@ -11,6 +11,7 @@ from mjp.errors import InputError
 COMMANDS = {
     "train": ("mjp.cli.train", "train a model, plain or MJP, from a recipe; killable and resumable"),
     "eval": ("mjp.cli.eval", "accuracy, consistency and feature shift under the jigsaw, with intervals"),
+    "study": ("mjp.cli.study", "what position embeddings have learned, and where the class token looks"),
     "demo": ("mjp.cli.demo", "see the jigsaw and the guarantees on a real picture, in seconds"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
 }

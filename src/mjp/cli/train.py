@@ -9,6 +9,8 @@ On many GPUs: torchrun --nproc-per-node 8 -m mjp train --recipe deit_small_image
 A run killed at any moment goes on when the same command is given again.
 """
 
+import os
+
 from mjp.training.config import TrainConfig, parse_arguments
 
 
@@ -19,4 +21,6 @@ def parse(arguments: list[str]) -> TrainConfig:
 def run(config: TrainConfig) -> None:
     from mjp.training.engine import train
 
-    print(f"\nresult  {train(config)}")
+    folder = train(config)
+    if os.environ.get("RANK", "0") == "0":  # of the processes of torchrun, one speaks
+        print(f"\nresult  {folder}")

@@ -51,7 +51,7 @@ def evaluate(
     model.eval()
     numbers = [(n, 0) for n in range(world.rank, len(data), world.size)]
     batches = [numbers[i : i + config.batch_size] for i in range(0, len(numbers), config.batch_size)]
-    sums = torch.zeros(4, device=world.device)  # right, right in five, loss, pictures
+    sums = torch.zeros(5, device=world.device)  # right, right in five, loss, pictures that have one, pictures
     loader = DataLoader(data, batch_sampler=batches, num_workers=config.workers)
     for images, labels, bad in tqdm(loader, desc="evaluating", leave=False, disable=None if world.leads else True):
         unreadable.note(bad, data.pictures)
@@ -62,12 +62,13 @@ def evaluate(
         sums[0] += hits[:, 0].sum()
         sums[1] += hits.sum()
         sums[2] += cross_entropy(logits, labels, ignore_index=-1, reduction="sum")
-        sums[3] += len(labels)
+        sums[3] += (labels >= 0).sum()
+        sums[4] += len(labels)
     model.train(was_training)
-    top1, top5, loss, count = world.sum(sums).tolist()
+    top1, top5, loss, readable, count = world.sum(sums).tolist()
     return {
         "val_top1": 100 * top1 / count,
         "val_top5": 100 * top5 / count,
-        "val_loss": loss / count,
+        "val_loss": loss / max(readable, 1),
         "val_pictures": count,
     }

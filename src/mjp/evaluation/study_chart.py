@@ -1,0 +1,113 @@
+"""The position study of a model, and attention maps of several, as pictures."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mjp.evaluation.positions import principal_components, similarity, spectrum
+from mjp.files import write_atomically
+from mjp.method.localization import grid_targets
+from mjp.method.model import MJP
+
+
+def _pyplot() -> Any:
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def draw_positions(
+    model: MJP, table: Tensor, grid: tuple[int, int], umap: Tensor | None, title: str, path: Path
+) -> None:
+    """Components and UMAP coloured by row and column, similarity maps, spectrum, and what the DAL head reads."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(2, 3, figsize=(13.5, 8.6), layout="constrained")
+    scores, shares = principal_components(table)
+    label = f"components 1, 2 ({100 * shares[0]:.0f} %, {100 * shares[1]:.0f} %)"
+    _scatter(axes[0, 0], scores, grid, "row", label)
+    _scatter(axes[0, 1], scores, grid, "column", label)
+    if umap is not None:
+        _scatter(axes[0, 2], umap, grid, "row", "UMAP")
+    else:
+        _scatter(axes[0, 2], scores[:, 1:], grid, "row", f"components 2, 3 ({100 * shares[2]:.0f} %)")
+    axes[1, 0].imshow(_mosaic(similarity(table), grid), cmap="RdBu_r", vmin=-1, vmax=1)
+    axes[1, 0].set(title="cosine similarity: one small map per patch", xticks=[], yticks=[])
+    values = spectrum(table)[: len(table) - 1]  # centring takes one dimension away
+    axes[1, 1].semilogy(range(1, len(values) + 1), values.clamp(min=1e-6), color="#1f5fa8")
+    axes[1, 1].set(title="singular values, largest = 1", xlabel="number")
+    axes[1, 1].grid(alpha=0.25)
+    _draw_localizer(axes[1, 2], model, table, grid)
+    figure.suptitle(title)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
+    plt.close(figure)
+
+
+def draw_attention(maps: dict[str, Tensor], pictures: Tensor, path: Path) -> None:
+    """One row per picture and model: the picture in [0, 1], then a map for each head, (B, heads, h, w)."""
+    plt = _pyplot()
+    heads = max(m.shape[1] for m in maps.values())
+    rows = len(pictures) * len(maps)
+    figure, axes = plt.subplots(
+        rows, 1 + heads, figsize=(1.9 * (1 + heads), 1.9 * rows + 0.4), squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat:
+        axis.axis("off")
+    for i, picture in enumerate(pictures):
+        for j, (name, found) in enumerate(maps.items()):
+            row = axes[i * len(maps) + j]
+            row[0].imshow(picture.permute(1, 2, 0))
+            row[0].set_title(name, fontsize=9)
+            for h, attention in enumerate(found[i]):
+                row[1 + h].imshow(attention, cmap="magma", interpolation="nearest", vmin=0)
+                if i == 0:
+                    row[1 + h].set_title(f"head {h + 1}", fontsize=9)
+    figure.suptitle("class token → patches, last block (each map on its own scale, from 0)")
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
+    plt.close(figure)
+
+
+def _scatter(axis: Any, points: Tensor, grid: tuple[int, int], by: str, label: str) -> None:
+    """The first two coordinates, neighbours joined, coloured by row or column."""
+    places = grid_targets(grid, unit=False, device=torch.device("cpu"))
+    lattice = points[:, :2].view(*grid, 2)
+    for lines in (lattice, lattice.transpose(0, 1)):
+        for line in lines:
+            axis.plot(line[:, 0], line[:, 1], color="#999999", linewidth=0.5, zorder=1)
+    shown = axis.scatter(
+        points[:, 0], points[:, 1], c=places[:, 0 if by == "row" else 1], cmap="viridis", s=26, zorder=2
+    )
+    axis.figure.colorbar(shown, ax=axis, label=by)
+    axis.set(title=label, xticks=[], yticks=[])
+
+
+def _mosaic(similarities: Tensor, grid: tuple[int, int]) -> Tensor:
+    """(N, N) similarities as an h×w mosaic of h×w maps with gaps between them."""
+    height, width = grid
+    maps = torch.full((height, width, height + 1, width + 1), torch.nan, dtype=similarities.dtype)
+    maps[:, :, :height, :width] = similarities.view(height, width, height, width)
+    return maps.permute(0, 2, 1, 3).reshape(height * (height + 1), width * (width + 1))[:-1, :-1]
+
+
+def _draw_localizer(axis: Any, model: MJP, table: Tensor, grid: tuple[int, int]) -> None:
+    """Where the model's own DAL head believes each position to be, joined to where it is."""
+    if model.localizer is None:
+        axis.set(title="no DAL head")
+        axis.axis("off")
+        return
+    unit = model.config.localize_targets == "unit"
+    targets = grid_targets(grid, unit=unit, device=torch.device("cpu"))
+    with torch.no_grad():
+        weight = next(model.parameters())
+        read = model.localizer(table.to(weight), targets.to(weight)).cpu().to(targets)
+    for (y, x), (v, u) in zip(targets.tolist(), read.tolist(), strict=True):
+        axis.plot([x, u], [y, v], color="#c44e00", linewidth=0.8)
+    axis.scatter(targets[:, 1], targets[:, 0], s=14, color="#999999", label="place")
+    axis.scatter(read[:, 1], read[:, 0], s=14, color="#c44e00", label="read by the DAL head")
+    error = (read - targets).abs().sum(1).mean().item()
+    axis.set(title=f"DAL head, mean L1 error {error:.2f}")
+    axis.invert_yaxis()
+    axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=2)
