@@ -137,7 +137,8 @@ def test_only_positions_and_localization_need_position_embeddings() -> None:
 
 @pytest.mark.parametrize("make", [cnn, swin, lambda: vit(pos_embed="none")])
 def test_preset_for_a_model_without_positions_is_the_jigsaw_alone(make: Any) -> None:
-    config = mjp.preset("private", make())
+    with pytest.warns(UserWarning, match="only the jigsaw is left"):
+        config = mjp.preset("private", make())
     assert (config.shuffle, config.position, config.localize) == TABLE["E"]
     assert config.ratio == mjp.preset("private").ratio
 

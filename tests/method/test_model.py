@@ -450,7 +450,7 @@ def test_a_plan_for_other_images_is_refused(plan: mjp.Plan, names: str) -> None:
 
 
 def test_images_without_a_batch_are_refused() -> None:
-    with pytest.raises(mjp.InputError, match="images must have shape"):
+    with pytest.raises(mjp.InputError, match="images must be a tensor of shape"):
         mjp.MJP(vit(), "paper").train()(pictures()[0])
 
 

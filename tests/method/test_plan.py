@@ -328,4 +328,49 @@ def test_plan_from_mask_refuses_what_is_not_a_mask_of_the_grid(mask: Tensor) -> 
 @pytest.mark.parametrize(("batch", "grid", "names"), [(3, (4, 4), "batch"), (2, (2, 8), "grid"), (2, (4, 5), "grid")])
 def test_a_plan_for_another_batch_or_grid_is_refused(batch: int, grid: tuple[int, int], names: str) -> None:
     with pytest.raises(mjp.InputError, match=names):
-        check_plan(plan_of((4, 4), 0.5, batch=2), batch, grid)
+        check_plan(plan_of((4, 4), 0.5, batch=2), batch, grid, torch.device("cpu"))
+
+
+def test_a_plan_on_another_device_is_refused() -> None:
+    with pytest.raises(mjp.InputError, match=r"plan is on cpu, the input on meta: plan\.to"):
+        check_plan(plan_of((4, 4), 0.5, batch=2), 2, (4, 4), torch.device("meta"))
+
+
+@pytest.mark.parametrize("plan", [None, "plan", {}, torch.zeros(2, 16)])
+def test_what_is_not_a_plan_is_refused(plan: Any) -> None:
+    with pytest.raises(mjp.InputError, match="plan must be a Plan"):
+        mjp.shuffle_tokens(torch.zeros(2, 16, 3), plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"batch": 2.5}, "batch"),
+        ({"batch": "4"}, "batch"),
+        ({"batch": True}, "batch"),
+        ({"grid": 4}, "grid"),
+        ({"grid": (True, 4)}, "grid"),
+        ({"ratio": "0.5"}, "ratio"),
+        ({"ratio": None}, "ratio"),
+        ({"generator": None}, "generator must be a torch.Generator"),
+        ({"device": "foo"}, "device"),
+        ({"min_block": "8"}, "min_block"),
+        ({"aspect": (1.0,)}, "aspect"),
+        ({"aspect": (1, 2, 3)}, "aspect"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused_by_name(changes: dict[str, Any], names: str) -> None:
+    arguments: dict[str, Any] = {"batch": 2, "grid": (4, 4), "ratio": 0.5, "generator": torch.Generator(), **changes}
+    with pytest.raises(mjp.InputError, match=names):
+        mjp.sample_plan(arguments.pop("batch"), arguments.pop("grid"), arguments.pop("ratio"), **arguments)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    plan = mjp.sample_plan(np.int64(2), (np.int64(4), 4), np.float32(0.5), generator=torch.Generator())  # type: ignore[arg-type]
+    assert plan.mask.sum(1).tolist() == [8, 8]
+
+
+def test_plan_from_mask_without_a_generator_is_refused() -> None:
+    mask = torch.ones(1, 16, dtype=torch.bool)
+    with pytest.raises(mjp.InputError, match="generator must be a torch"):
+        mjp.plan_from_mask(mask, (4, 4), generator=None)  # type: ignore[arg-type]

@@ -1,6 +1,8 @@
 """Which patches are masked: how many, where, and how much the result looks like blocks."""
 
 import math
+import random
+import statistics
 
 import pytest
 import torch
@@ -177,3 +179,39 @@ def test_blockwise_leaves_cells_equally_likely_where_scattered_completion_decide
 def test_images_are_drawn_independently(sampler: str) -> None:
     masks = draw(sampler, 64, (14, 14), 50)
     assert len(torch.unique(masks, dim=0)) == 64
+
+
+def authors_law(grid: tuple[int, int], budget: int, draws: random.Random) -> int:
+    """How many cells the authors' sampler masks, written down from its description as one would by hand."""
+    height, width = grid
+    mask = [[False] * width for _ in range(height)]
+    count, rejected = 0, 0
+    while count < budget and rejected < 10:
+        largest = min(budget - count, 75)
+        area, aspect = draws.uniform(8, largest), math.exp(draws.uniform(math.log(0.3), math.log(1 / 0.3)))
+        h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        new = []
+        if h < height and w < width:
+            top, left = draws.randint(0, height - h), draws.randint(0, width - w)
+            new = [(i, j) for i in range(top, top + h) for j in range(left, left + w) if not mask[i][j]]
+        accepted = 0 < len(new) <= largest
+        rejected = 0 if accepted else rejected + 1
+        for i, j in new if accepted else ():
+            mask[i][j] = True
+            count += 1
+    return count
+
+
+def test_reference_follows_the_authors_law_on_large_grids_too() -> None:
+    grid, budget = (40, 40), 1440
+    draws = random.Random(0)
+    expected = [authors_law(grid, budget, draws) for _ in range(40)]
+    found = (
+        SAMPLERS["reference"](200, grid, budget, generator=generator(0), min_block=8, aspect=(0.3, 1 / 0.3))
+        .sum(1)
+        .double()
+    )
+    error = math.hypot(
+        statistics.stdev(expected) / math.sqrt(len(expected)), found.std().item() / math.sqrt(len(found))
+    )
+    assert abs(found.mean().item() - statistics.mean(expected)) < 4 * error

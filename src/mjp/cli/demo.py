@@ -46,13 +46,12 @@ def run(options: Options) -> None:
     model = MJP(timm.create_model(options.model), config).eval()
     size = cast(Any, model.unwrap()).patch_embed.img_size[0]
     picture = landscape(size) if options.picture is None else open_picture(options.picture, size)
-    options.out.mkdir(parents=True, exist_ok=True)
-
     sheet = _sheet(picture, model.adapter.cell, options.seed)
-    write_atomically(options.out / "jigsaw.png", sheet.save)
     checks = _guarantees(model, picture, options.seed)
     for value, meaning in checks.values():
-        print(f"{value:>10.2g}  {meaning}")
+        print(f"{value:>10.3g}  {meaning}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.out / "jigsaw.png", sheet.save)
     settings = {"model": options.model, "ratio": options.ratio, "seed": options.seed}
     text = json.dumps({**settings, **{name: value for name, (value, _) in checks.items()}}, indent=2)
     write_atomically(options.out / "results.json", lambda path: path.write_text(text + "\n"))
@@ -97,8 +96,8 @@ def _guarantees(model: "MJP", picture: "Tensor", seed: int) -> dict[str, tuple[f
     keeping = MJP(timm_model, variant("E", ratio=model.config.ratio)).eval()
     with torch.no_grad():
         off = (model(picture) - timm_model(picture)).abs().max().item()
-        tokens = shuffle_tokens(timm_model.patch_embed(picture), plan)
-        pixels = timm_model.patch_embed(shuffle_image(picture, plan, model.adapter.cell))
+        tokens = shuffle_tokens(timm_model.patch_embed(picture).flatten(1, -2), plan)
+        pixels = timm_model.patch_embed(shuffle_image(picture, plan, model.adapter.cell)).flatten(1, -2)
     restored = shuffle_image(shuffle_image(picture, plan, model.adapter.cell), plan.inverted(), model.adapter.cell)
     return {
         "masked_patches": (

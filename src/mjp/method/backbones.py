@@ -22,9 +22,8 @@ from mjp.method.plan import Plan, identity_plan
 from mjp.method.shuffle import image_grid, shuffle_image, shuffle_tokens
 
 DEFAULT_CELL = 16
-NO_POSITIONS = (
-    "it has no absolute position embeddings to hide or localise: use position='keep' and localize='none' (jigsaw only)"
-)
+NO_POSITIONS = "it has no absolute position embeddings to hide or localise"
+JIGSAW_ONLY = "position='keep' and localize='none' give the jigsaw alone"
 
 
 class Adapter(Protocol):
@@ -42,7 +41,7 @@ class Adapter(Protocol):
     def build(cls, model: Any, config: MJPConfig) -> "Adapter": ...
     def check(self, model: Any, images: Tensor) -> None: ...
     def table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None: ...
-    def features(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> Tensor: ...
+    def run(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> tuple[Any, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class ViT:
         elif config.cell is not None and (config.cell, config.cell) != tuple(embed.patch_size):
             reasons.append(f"a ViT's jigsaw piece is its patch, {embed.patch_size}: leave `cell` unset")
         if model.pos_embed is None and config.needs_positions:
-            reasons.append(NO_POSITIONS)
+            reasons.append(f"{NO_POSITIONS}: {JIGSAW_ONLY}")
         if config.ape:
             reasons.append("`ape` is for Swin; a ViT has its own absolute position embedding: leave `ape` unset")
         return reasons
@@ -96,8 +95,8 @@ class ViT:
         patches = model.pos_embed[:, _prefix_rows(model) :]
         return _resampled(patches if extra is None else patches + extra, model, grid)
 
-    def features(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> Tensor:
-        """timm's forward_features, with shuffled tokens and the given (B or 1, N, D) positions."""
+    def run(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> tuple[Any, Tensor]:
+        """timm's forward, with shuffled tokens and the given (B or 1, N, D) positions; logits and features."""
         if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
             images = shuffle_image(images, plan, self.cell)
             plan = identity_plan(len(images), plan.grid, device=images.device)
@@ -109,7 +108,11 @@ class ViT:
             tokens = checkpoint_seq(model.blocks, tokens)
         else:
             tokens = model.blocks(tokens)
-        return model.norm(tokens)
+        tokens = model.norm(tokens)
+        features = model.forward_head(tokens, pre_logits=True)
+        if isinstance(model, VisionTransformerDistilled):  # two heads, each on a token of its own
+            return model.forward_head(tokens), features
+        return model.head(features), features
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class Swin:
         if cell % patch[0] or cell % patch[1]:
             reasons.append(f"a jigsaw piece of {cell} pixels is not a multiple of its patch {tuple(patch)}: set `cell`")
         if config.needs_positions and not config.ape:
-            reasons.append(NO_POSITIONS + ", or give it some with ape=True")
+            reasons.append(f"{NO_POSITIONS}: ape=True gives it some, {JIGSAW_ONLY}")
         return reasons
 
     @classmethod
@@ -148,13 +151,12 @@ class Swin:
         rows, columns = self.tokens_per_cell
         return _resampled(extra, model, None if grid is None else (grid[0] * rows, grid[1] * columns))
 
-    def features(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> Tensor:
-        images = shuffle_image(images, plan, self.cell)
-        if positions is None:
-            return model.forward_features(images)
-        tokens = model.patch_embed(images)  # (B, h, w, D)
-        tokens = tokens + positions.view(-1, *tokens.shape[1:])
-        return model.norm(model.layers(tokens))
+    def run(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> tuple[Any, Tensor]:
+        tokens = model.patch_embed(shuffle_image(images, plan, self.cell))  # (B, h, w, D)
+        if positions is not None:
+            tokens = tokens + positions.view(-1, *tokens.shape[1:])
+        features = model.forward_head(model.norm(model.layers(tokens)), pre_logits=True)
+        return model.head.fc(features), features
 
 
 @dataclass(frozen=True)
@@ -173,10 +175,20 @@ class Pixels:
         reasons = []
         if not (hasattr(model, "forward_features") and hasattr(model, "forward_head")):
             reasons.append("it has no forward_features and forward_head: wrap a timm image classifier")
-        if config.needs_positions:
-            reasons.append(NO_POSITIONS)
+        if config.needs_positions and getattr(model, "pos_embed", None) is not None:
+            reasons.append(
+                f"how {type(model).__name__} uses its position embeddings is not known here: it would need an adapter "
+                f"of its own; {JIGSAW_ONLY}"
+            )
+        elif config.needs_positions:
+            reasons.append(f"{NO_POSITIONS}: {JIGSAW_ONLY}")
         if config.ape:
             reasons.append("`ape` is for Swin: leave it unset")
+        cell, stride = config.cell or DEFAULT_CELL, _first_stride(model)
+        if cell % stride:
+            reasons.append(
+                f"a jigsaw piece of {cell} pixels is not a multiple of its first stride {stride}: set `cell`"
+            )
         return reasons
 
     @classmethod
@@ -190,8 +202,9 @@ class Pixels:
     def table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None:
         return None
 
-    def features(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> Tensor:
-        return model.forward_features(shuffle_image(images, plan, self.cell))
+    def run(self, model: Any, images: Tensor, plan: Plan, positions: Tensor | None) -> tuple[Any, Tensor]:
+        feature_map = model.forward_features(shuffle_image(images, plan, self.cell))
+        return model.forward_head(feature_map), _pooled(model, feature_map)
 
 
 ADAPTERS: tuple[type[Adapter], ...] = (ViT, Swin, Pixels)  # the first that accepts a model is taken
@@ -213,6 +226,19 @@ def reasons_against(model: Any, config: MJPConfig) -> list[str]:
 
 def _family(model: nn.Module) -> type[Adapter]:
     return next(adapter for adapter in ADAPTERS if adapter.accepts(model))
+
+
+def _first_stride(model: Any) -> int:
+    """Pixels per step of the finest features that timm knows of; 1 if it knows of none."""
+    known = getattr(model, "feature_info", None)
+    return int(known[0]["reduction"]) if isinstance(known, list) and known else 1
+
+
+def _pooled(model: Any, feature_map: Tensor) -> Tensor:
+    """(B, F) mean of a feature map over its places: (B, F, h, w), (B, h, w, F) or (B, N, F)."""
+    if feature_map.ndim == 4:
+        return feature_map.mean((1, 2) if getattr(model, "output_fmt", "NCHW") == "NHWC" else (2, 3))
+    return feature_map.mean(1) if feature_map.ndim == 3 else feature_map
 
 
 def _resampled(table: Tensor, model: Any, grid: tuple[int, int] | None) -> Tensor:

@@ -7,10 +7,11 @@
 No torch in here: the command line reads this file to print its help.
 """
 
-import math
+import warnings
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from mjp.checks import aspect_range, number, whole
 from mjp.errors import InputError
 
 Shuffle = Literal["none", "jigsaw", "spp"]
@@ -65,15 +66,19 @@ class MJPConfig:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
-        for name in ("ratio", "probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-        if not 0 <= self.localize_weight < math.inf:
-            raise InputError(f"localize_weight must be finite and not negative, not {self.localize_weight}")
-        if self.min_block < 1 or self.start_epoch < 0 or (self.cell is not None and self.cell < 1):
-            raise InputError("min_block and cell must be at least 1, start_epoch at least 0")
-        if len(self.aspect) != 2 or not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
-            raise InputError(f"aspect must be (smallest, largest) with 0 < smallest <= largest, not {self.aspect}")
+        for name in ("shared", "derangement", "ape"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        number("ratio", self.ratio, least=0, most=1)
+        number("probability", self.probability, least=0, most=1)
+        number("localize_weight", self.localize_weight, least=0)
+        whole("min_block", self.min_block, least=1)
+        whole("start_epoch", self.start_epoch)
+        if self.cell is not None:
+            whole("cell", self.cell, least=1)
+        if whole("seed", self.seed) >= 2**63:
+            raise InputError(f"seed must be below 2**63, not {self.seed}")
+        aspect_range(self.aspect)
         if self.ape and self.position == "none":
             raise InputError("ape adds position embeddings, position='none' removes them: choose one")
 
@@ -87,10 +92,12 @@ class MJPConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "MJPConfig":
+        if not isinstance(values, dict):
+            raise InputError(f"MJP settings must be names with values, not {values!r}")
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise InputError(f"unknown MJP setting {', '.join(unknown)}: was it saved by a newer version?")
-        if "aspect" in values:  # json has no tuples
+        if isinstance(values.get("aspect"), list):  # json has no tuples
             values = {**values, "aspect": tuple(values["aspect"])}
         return cls(**values)
 
@@ -141,18 +148,29 @@ def variant(name: str, **changes: Any) -> MJPConfig:
 def preset(name: str, model: Any = None, **changes: Any) -> MJPConfig:
     """A named configuration, optionally with fields changed.
 
-    With a model, the parts that it cannot carry are left out: without absolute position embeddings MJP is the jigsaw on
-    pixels alone (for a Swin, `ape=True` adds them).
+    With a model that has no absolute position embeddings (a ResNet; a Swin without `ape=True`) only the jigsaw on
+    pixels is left of it, and a warning says so.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
     config = _changed(PRESETS[name], changes)
-    if model is not None and config.needs_positions:
-        from mjp.method.backbones import reasons_against
+    carried = config if model is None else as_carried(config, model)
+    if carried != config:
+        warnings.warn(
+            f"{type(model).__name__} has no absolute position embeddings: of preset {name!r} only the jigsaw is left",
+            stacklevel=2,
+        )
+    return carried
 
-        if reasons_against(model, config):
-            config = without_positions(config)
-    return config
+
+def as_carried(config: MJPConfig, model: Any) -> MJPConfig:
+    """The configuration itself, or what is left of it on a model without absolute position embeddings."""
+    from mjp.method.backbones import NO_POSITIONS, reasons_against
+
+    reasons = reasons_against(model, config)
+    if len(reasons) == 1 and reasons[0].startswith(NO_POSITIONS):
+        return replace(config, position="keep", localize="none")
+    return config  # whatever else is in the way is not for a preset to decide
 
 
 def _changed(config: MJPConfig, changes: dict[str, Any]) -> MJPConfig:
@@ -161,8 +179,3 @@ def _changed(config: MJPConfig, changes: dict[str, Any]) -> MJPConfig:
     if unknown:
         raise InputError(f"unknown MJP setting {', '.join(unknown)}: choose from {', '.join(known)}")
     return replace(config, **changes)
-
-
-def without_positions(config: MJPConfig) -> MJPConfig:
-    """What is left of a configuration on a model without absolute position embeddings: the jigsaw on pixels."""
-    return replace(config, position="keep", localize="none")

@@ -13,6 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from mjp.errors import InputError
+
 ITERATIONS = 20  # of the orthogonal iteration below; position tables have two dominant directions, it settles in a few
 
 
@@ -23,19 +25,25 @@ class Localizer(nn.Module):
         super().__init__()
         self.kind = kind
         if kind == "ln":
-            self.head: nn.Module = nn.Linear(width, 2)
+            self.head: nn.Module = _linear(width, 2, generator)
         elif kind == "nln":
-            self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        else:
+            self.head = nn.Sequential(_linear(width, width, generator), nn.ReLU(), _linear(width, 2, generator))
+        elif kind == "pca":
             self.head = nn.Identity()
-        for layer in self.head.modules():
-            if isinstance(layer, nn.Linear):
-                nn.init.trunc_normal_(layer.weight, std=0.02, generator=generator)
-                nn.init.zeros_(layer.bias)
+        else:
+            raise InputError(f"kind must be one of ln, nln, pca, not {kind!r}")
 
     def forward(self, table: Tensor, targets: Tensor) -> Tensor:
         """(N, D) position embeddings → (N, 2) predictions. Only `pca` looks at the (N, 2) targets."""
         return read_principal(table, targets) if self.kind == "pca" else self.head(table)
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """A linear layer drawn from the generator; its usual initialisation would draw from torch's global one."""
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    nn.init.trunc_normal_(layer.weight, std=0.02, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 def localization_loss(predictions: Tensor, targets: Tensor, mask: Tensor) -> Tensor:

@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from mjp.errors import InputError
 from mjp.method.plan import Plan, check_plan
 from mjp.method.shuffle import image_grid
 
@@ -36,7 +38,11 @@ def per_sample_gradients(
     bounds the memory: that many images at a time.
     """
     drawn = model.sample_plan(images) if plan is None else plan
-    check_plan(drawn, len(images), image_grid(images, model.adapter.cell))
+    check_plan(drawn, len(images), image_grid(images, model.adapter.cell), images.device)
+    if len(labels) != len(images):
+        raise InputError(f"there are {len(labels)} labels for {len(images)} images")
+    if any(isinstance(module, _BatchNorm) for module in model.modules()):
+        raise InputError("batch normalisation mixes the images of a batch: no gradient belongs to one image alone")
     trained = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
     def objective(parameters: dict[str, Tensor], image: Tensor, label: Tensor, *rows: Tensor) -> Tensor:

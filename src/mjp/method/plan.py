@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mjp.checks import aspect_range, number, pair, whole
 from mjp.errors import InputError
 from mjp.method.samplers import SAMPLERS
 
@@ -58,10 +59,15 @@ def sample_plan(
     batch is left alone. With `derangement` no masked patch stays in place: the masked patches move along one random
     cycle (a lone masked patch has nowhere to go and stays).
     """
-    budget = _checked_budget(batch, grid, ratio, min_block, aspect, probability)
+    batch, grid = whole("batch", batch, least=1), pair("grid", grid)
+    min_block, aspect = whole("min_block", min_block, least=1), aspect_range(aspect)
+    probability = number("probability", probability, least=0, most=1)
     if sampler not in SAMPLERS:
         raise InputError(f"sampler {sampler!r} is unknown: choose one of {', '.join(SAMPLERS)}")
-    target = torch.device(device) if device is not None else generator.device
+    check_generator(generator)
+    target = generator.device if device is None else _device(device)
+    # the small term makes 0.29 of 100 cells 29: the product in floating point falls just short of it
+    budget = math.floor(number("ratio", ratio, least=0, most=1) * grid[0] * grid[1] + 1e-9)
     if budget == 0:
         return identity_plan(batch, grid, device=target)
     draws = 1 if shared else batch
@@ -83,6 +89,8 @@ def plan_from_mask(
     derangement: bool = False,
 ) -> Plan:
     """Permute the masked cells of a given (B, N) mask, on the generator's device, uniformly among themselves."""
+    grid = pair("grid", grid)
+    check_generator(generator)
     cells = grid[0] * grid[1]
     if mask.dtype != torch.bool or mask.ndim != 2 or mask.shape[1] != cells:
         raise InputError(f"mask must be bool of shape (batch, {cells}) for grid {tuple(grid)}, not {_describe(mask)}")
@@ -110,18 +118,28 @@ def _permuted(mask: Tensor, grid: tuple[int, int], budget: int, generator: torch
 
 def identity_plan(batch: int, grid: tuple[int, int], *, device: torch.device | str = "cpu") -> Plan:
     """The plan that masks and moves nothing."""
+    batch, grid = whole("batch", batch), pair("grid", grid)
     cells = grid[0] * grid[1]
     index = torch.arange(cells, device=device).expand(batch, -1)
     mask = torch.zeros((), dtype=torch.bool, device=device).expand(batch, cells)
     return Plan(mask, index, index, (grid[0], grid[1]), 0)
 
 
-def check_plan(plan: Plan, batch: int, grid: tuple[int, int]) -> None:
-    """Refuse a plan that was drawn for another batch or grid."""
+def check_plan(plan: Plan, batch: int, grid: tuple[int, int], device: torch.device) -> None:
+    """Refuse what is not a plan, or a plan for another batch, grid or device."""
+    if not isinstance(plan, Plan):
+        raise InputError(f"plan must be a Plan as sample_plan draws it, not a {type(plan).__name__}")
     if tuple(plan.grid) != tuple(grid):
         raise InputError(f"the plan is for a grid of {plan.grid}, the input has {tuple(grid)}: draw one for this input")
     if len(plan.mask) != batch:
         raise InputError(f"the plan is for a batch of {len(plan.mask)}, the input has {batch}: draw one for this input")
+    if plan.permutation.device != device:
+        raise InputError(f"the plan is on {plan.permutation.device}, the input on {device}: plan.to(device) moves it")
+
+
+def check_generator(generator: torch.Generator) -> None:
+    if not isinstance(generator, torch.Generator):
+        raise InputError(f"generator must be a torch.Generator, not {generator!r}: all randomness comes from one")
 
 
 def _successors(cycle: Tensor, cells: int) -> Tensor:
@@ -131,24 +149,11 @@ def _successors(cycle: Tensor, cells: int) -> Tensor:
     return torch.where(cycle == cells, cells, torch.where(wraps, cycle[:, :1], following))
 
 
-def _checked_budget(
-    batch: int, grid: tuple[int, int], ratio: float, min_block: int, aspect: tuple[float, float], probability: float
-) -> int:
-    """⌊ratio·N⌋ after every argument has been looked at."""
-    if batch < 1:
-        raise InputError(f"batch must be at least 1, not {batch}")
-    if len(grid) != 2 or not all(isinstance(side, int) and side >= 1 for side in grid):
-        raise InputError(f"grid must be two whole numbers (rows, columns) of at least 1, not {grid!r}")
-    if not 0 <= ratio <= 1:  # NaN fails this too
-        raise InputError(f"ratio must lie between 0 and 1, not {ratio}")
-    if min_block < 1:
-        raise InputError(f"min_block must be at least 1 patch, not {min_block}")
-    if not (0 < aspect[0] <= aspect[1] < math.inf):
-        raise InputError(f"aspect must be (smallest, largest) with 0 < smallest <= largest, not {aspect}")
-    if not 0 <= probability <= 1:
-        raise InputError(f"probability must lie between 0 and 1, not {probability}")
-    # the small term makes 0.29 of 100 cells 29: the product in floating point falls just short of it
-    return math.floor(ratio * grid[0] * grid[1] + 1e-9)
+def _device(name: torch.device | str) -> torch.device:
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"device must name a torch device such as cpu or cuda, not {name!r}") from error
 
 
 def _describe(tensor: Tensor) -> str:

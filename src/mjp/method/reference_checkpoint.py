@@ -34,16 +34,18 @@ def convert_reference_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Their names and layout → ours. `pos_embed.weight` holds 1 + N + 1 rows: class token, patches, E_unk."""
     converted = {}
     for name, tensor in weights.items():
-        if name == "pos_embed.weight":
+        if name == "pos_embed.weight" and tensor.ndim == 2:
             converted["model.pos_embed"] = tensor[:-1].unsqueeze(0)
             converted["unknown"] = tensor[-1]
         elif name.startswith("dlocr.layers."):
             converted["localizer.head." + name.removeprefix("dlocr.layers.")] = tensor
-        elif name == "index_embed":  # it has a row for the class token too, which is always added to that token
+        elif (
+            name == "index_embed" and tensor.ndim == 3
+        ):  # it has a row for the class token too, which is always added to that token
             converted["index"] = tensor[:, 1:]
         else:
             converted["model." + name] = tensor
-    if "index_embed" in weights:
+    if "index" in converted and "model.cls_token" in converted:
         converted["model.cls_token"] = converted["model.cls_token"] + weights["index_embed"][:, :1]
     return converted
 
@@ -58,9 +60,13 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise InputError(f"{path} is damaged or holds more than weights, and was not loaded") from error
     weights = content.get("model", content) if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not weights or not all(isinstance(t, Tensor) for t in weights.values()):
+    if not isinstance(weights, dict) or not weights or not all(map(_is_weight, weights.items())):
         raise InputError(f"{path} holds no table of weights (expected a dictionary, or one under the key 'model')")
     return {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+
+
+def _is_weight(item: tuple[object, object]) -> bool:
+    return isinstance(item[0], str) and isinstance(item[1], Tensor)
 
 
 def _size(shapes: dict[str, torch.Size], name: str) -> str:

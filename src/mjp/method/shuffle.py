@@ -7,28 +7,26 @@ embed(shuffle_image(x)) == shuffle_tokens(embed(x)). Shuffling tokens moves far 
 import torch
 from torch import Tensor
 
+from mjp.checks import pair
 from mjp.errors import InputError
 from mjp.method.plan import Plan, check_plan, sample_plan
-
-MOST_PREFIX_TOKENS = 5  # class, or class and distillation, or class and four registers
 
 
 def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> Tensor:
     """Shuffle (B, prefix + N, D) tokens; the prefix (class, distillation, register tokens) stays where it is.
 
-    Without `prefix`, up to five leading tokens beyond the plan's N are taken for one. State it to have it checked.
+    Without `prefix` there is none, or one class token; state it for more (distillation, registers).
     """
     batch, length, width = _three_sizes(tokens)
+    check_plan(plan, batch, getattr(plan, "grid", (0, 0)), tokens.device)
     cells = plan.mask.shape[1]
     found = length - cells
-    expected = range(MOST_PREFIX_TOKENS + 1) if prefix is None else (prefix,)
-    if found not in expected:
+    if found not in ((0, 1) if prefix is None else (prefix,)):
         wanted = "" if prefix is None else f" after a prefix of {prefix}"
         raise InputError(
             f"tokens has {length} tokens, but the plan shuffles {cells} (grid {plan.grid}){wanted}: draw a plan for "
             "this grid, or state the number of prefix tokens"
         )
-    check_plan(plan, batch, plan.grid)
     if plan.budget == 0:
         return tokens
     # one flat index_select is nearly as fast as a copy; gather or advanced indexing cost several times that
@@ -42,7 +40,7 @@ def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> 
 def shuffle_image(images: Tensor, plan: Plan, patch: int | tuple[int, int]) -> Tensor:
     """Shuffle the patches of (B, C, H, W) images; `patch` is their side in pixels, or (height, width)."""
     rows, columns = image_grid(images, patch)
-    check_plan(plan, len(images), (rows, columns))
+    check_plan(plan, len(images), (rows, columns), images.device)
     if plan.budget == 0 and plan.pixels is None:
         return images
     batch, channels, height, width = images.shape
@@ -70,22 +68,36 @@ def sample_spp_plan(
     *,
     generator: torch.Generator,
     shared: bool = False,
+    derangement: bool = False,
+    probability: float = 1.0,
 ) -> Plan:
-    """A plan that moves every patch and carries a pixel order for each image."""
-    plan = sample_plan(batch, grid, 1.0, generator=generator, sampler="uniform", shared=shared)
-    ph, pw = pair(patch)
+    """A plan that moves every patch and carries a pixel order for each image; mask ratio and blocks have no say."""
+    plan = sample_plan(
+        batch,
+        grid,
+        1.0,
+        generator=generator,
+        sampler="uniform",
+        shared=shared,
+        derangement=derangement,
+        probability=probability,
+    )
+    ph, pw = patch_sides(patch)
     draws = 1 if shared else batch
-    pixels = torch.rand(draws, ph * pw, generator=generator, device=generator.device).argsort(1)
-    return plan._replace(pixels=pixels.expand(batch, -1))
+    pixels = torch.rand(draws, ph * pw, generator=generator, device=generator.device).argsort(1).expand(batch, -1)
+    # a batch that is left alone (then nothing is masked) keeps its pixels where they are too
+    pixels = torch.where(plan.mask[:, :1], pixels, torch.arange(ph * pw, device=pixels.device))
+    return plan._replace(pixels=pixels)
 
 
 def image_grid(images: Tensor, patch: int | tuple[int, int]) -> tuple[int, int]:
     """(rows, columns) of patches in (B, C, H, W) images; refuses sizes that the patch does not divide."""
-    if images.ndim != 4:
-        raise InputError(f"images must have shape (batch, channels, height, width), not {tuple(images.shape)}")
+    if not isinstance(images, Tensor) or images.ndim != 4:
+        shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise InputError(f"images must be a tensor of shape (batch, channels, height, width), not {shape}")
     height, width = images.shape[-2:]
-    ph, pw = pair(patch)
-    if ph < 1 or pw < 1 or height % ph or width % pw:
+    ph, pw = patch_sides(patch)
+    if height % ph or width % pw:
         raise InputError(
             f"images of {height}x{width} pixels do not divide into patches of {ph}x{pw}: resize or crop them to a "
             "multiple of the patch"
@@ -93,8 +105,8 @@ def image_grid(images: Tensor, patch: int | tuple[int, int]) -> tuple[int, int]:
     return height // ph, width // pw
 
 
-def pair(patch: int | tuple[int, int]) -> tuple[int, int]:
-    return (patch, patch) if isinstance(patch, int) else patch
+def patch_sides(patch: int | tuple[int, int]) -> tuple[int, int]:
+    return pair("patch", patch if isinstance(patch, tuple | list) else (patch, patch))
 
 
 def _shuffle_pixels(patches: Tensor, pixels: Tensor, channels: int) -> Tensor:
@@ -107,7 +119,8 @@ def _shuffle_pixels(patches: Tensor, pixels: Tensor, channels: int) -> Tensor:
 
 
 def _three_sizes(tokens: Tensor) -> tuple[int, int, int]:
-    if tokens.ndim != 3:
-        raise InputError(f"tokens must have shape (batch, tokens, width), not {tuple(tokens.shape)}")
+    if not isinstance(tokens, Tensor) or tokens.ndim != 3:
+        shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise InputError(f"tokens must be a tensor of shape (batch, tokens, width), not {shape}")
     batch, length, width = tokens.shape
     return batch, length, width

@@ -12,8 +12,7 @@ from timm.scheduler import create_scheduler_v2
 from torch import nn
 
 from mjp.errors import InputError
-from mjp.method.backbones import reasons_against
-from mjp.method.config import PRESETS, without_positions
+from mjp.method.config import PRESETS, as_carried
 from mjp.method.model import MJP
 from mjp.training.config import TrainConfig
 
@@ -31,10 +30,8 @@ def build_model(config: TrainConfig, classes: int) -> MJP:
             model = timm.create_model(config.model, **kwargs)
     except (TypeError, RuntimeError, AssertionError, ValueError) as error:
         raise InputError(f"timm cannot create {config.model} with {kwargs}: {error}") from error
-    method = config.mjp
-    if config.preset in PRESETS and reasons_against(model, method):
-        method = without_positions(method)  # a preset means: as far as this model can carry it
-    return MJP(model, method)
+    # a preset means: as far as this model can carry it
+    return MJP(model, as_carried(config.mjp, model) if config.preset in PRESETS else config.mjp)
 
 
 def localize_weight(config: TrainConfig, epoch: float) -> float:

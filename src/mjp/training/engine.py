@@ -178,9 +178,9 @@ class Run:
     def _plan(self, images: Tensor) -> Any:
         """The plan of the whole step, all processes and micro-batches: each takes its rows."""
         seed = derive_seed(self.config.seed, self.step, PLAN)
-        self.model.generator = torch.Generator(images.device).manual_seed(seed)
+        generator = torch.Generator(images.device).manual_seed(seed)
         whole = images[:1].expand(self.step_size, -1, -1, -1)  # only its shape is looked at
-        return self.model.sample_plan(whole)
+        return self.model.sample_plan(whole, generator)
 
     def _stop_at_bad_step(self, epoch: int, loss: float) -> None:
         path = self.save()

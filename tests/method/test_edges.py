@@ -1,0 +1,195 @@
+"""Edges where the method could go wrong quietly: sizes, heads, presets, files from anywhere."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from tiny import SMALL_VIT, cnn, pictures, swin, vit
+from torch import nn
+
+import mjp
+
+
+def eva() -> Any:
+    return timm.create_model("eva02_tiny_patch14_224", img_size=28, depth=1, embed_dim=48, num_heads=3, num_classes=10)
+
+
+@pytest.mark.parametrize("config", ["private", mjp.variant("J")])
+def test_positions_that_cannot_be_hidden_are_refused_not_dropped(config: Any) -> None:
+    with pytest.raises(mjp.InputError, match="how Eva uses its position embeddings is not known here"):
+        mjp.MJP(eva(), config)
+
+
+def test_a_preset_drops_nothing_for_other_reasons() -> None:
+    with pytest.raises(mjp.InputError, match="leave `cell` unset"):
+        mjp.MJP(vit(), mjp.preset("private", vit(), cell=4))
+
+
+def test_a_preset_that_loses_its_positions_says_so() -> None:
+    with pytest.warns(UserWarning, match="of preset 'private' only the jigsaw is left"):
+        mjp.MJP(cnn(), "private")
+
+
+@pytest.mark.parametrize("name", ["mobilenetv4_conv_small", "test_resnet"])
+def test_batch_statistics_are_those_of_timm_after_a_training_step(name: str) -> None:
+    torch.manual_seed(0)
+    plain: Any = timm.create_model(name, num_classes=10, drop_rate=0.0).train()
+    wrapped = mjp.MJP(timm.create_model(name, num_classes=10, drop_rate=0.0), mjp.variant("A")).train()
+    wrapped.unwrap().load_state_dict(plain.state_dict())
+    images = pictures(4, 64)
+    assert torch.equal(wrapped(images).logits, plain(images))
+    assert all(torch.equal(a, b) for a, b in zip(wrapped.model.buffers(), plain.buffers(), strict=True))
+
+
+@pytest.mark.parametrize("make", [vit, swin])
+def test_features_are_what_the_classifier_saw_also_under_dropout(make: Any) -> None:
+    model = mjp.MJP(make(drop_rate=0.5), mjp.variant("E")).train()
+    out = model(pictures())
+    inner: Any = model.model
+    classifier = inner.head if isinstance(inner.head, nn.Linear) else inner.head.fc
+    assert torch.equal(classifier(out.features), out.logits)
+
+
+@pytest.mark.parametrize("name", ["A", "G", "H", "I", "J"])
+def test_wrapping_leaves_the_global_random_state_alone(name: str) -> None:
+    network = vit()
+    before = torch.get_rng_state()
+    mjp.MJP(network, mjp.variant(name))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_saving_leaves_random_state_and_modes_alone(tmp_path: Path) -> None:
+    model = mjp.MJP(cnn(), mjp.variant("E")).train()
+    frozen = next(module for module in model.modules() if isinstance(module, nn.BatchNorm2d))
+    frozen.eval()
+    before = torch.get_rng_state()
+    model.save_pretrained(tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not frozen.training
+    assert model.training
+
+
+@pytest.mark.parametrize("name", ["F", "G", "J"])
+def test_a_new_input_size_is_followed(name: str) -> None:
+    model = mjp.MJP(vit(), mjp.variant(name, ratio=0.3))
+    if model.index is not None:
+        nn.init.normal_(model.index)
+    inner: Any = model.model
+    inner.set_input_size((48, 64))
+    out = model.train()(pictures(2, 48, 64))
+    assert out.logits.shape == (2, 10)
+    alone = model.eval()(pictures(2, 48, 64))
+    assert torch.allclose(model.unwrap()(pictures(2, 48, 64)), alone, atol=1e-5)
+
+
+def test_a_swin_with_absolute_positions_follows_a_new_input_size() -> None:
+    model = mjp.MJP(swin(), mjp.variant("J", ape=True, ratio=0.3))
+    inner: Any = model.model
+    inner.set_input_size((64, 64), window_size=(4, 4))
+    assert model.train()(pictures(2, 64)).logits.shape == (2, 10)
+
+
+def test_variant_b_stays_without_positions_when_weights_are_loaded() -> None:
+    stock = timm.create_model("deit_small_patch16_224", **SMALL_VIT)
+    model = mjp.MJP(vit(), mjp.variant("B"))
+    model.unwrap().load_state_dict(stock.state_dict())
+    assert not model.unwrap().get_parameter("pos_embed").any()
+
+
+def test_a_double_model_comes_back_double(tmp_path: Path) -> None:
+    mjp.MJP(vit("deit_tiny_patch16_224"), "paper").double().save_pretrained(tmp_path)
+    loaded = mjp.MJP.from_pretrained(tmp_path)
+    assert {p.dtype for p in loaded.parameters()} == {torch.float64}
+
+
+def test_an_activation_behind_a_zero_head_is_noticed(tmp_path: Path) -> None:
+    network: Any = timm.create_model("deit_tiny_patch16_224", **SMALL_VIT, act_layer="relu")
+    nn.init.zeros_(network.head.weight)
+    with pytest.raises(mjp.InputError, match="pass model_args"):
+        mjp.MJP(network, "paper").save_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"architecture": "hf-hub:someone/something"},
+        {"architecture": 3},
+        {"model_args": {"pretrained": True}},
+        {"model_args": {"checkpoint_path": "weights.pth"}},
+        {"model_args": []},
+        {"mjp": []},
+        {"mjp": {"ratio": "x"}},
+        {"mjp": {"aspect": 3}},
+        {"classes": [1, 2]},
+    ],
+)
+def test_a_config_file_from_anywhere_is_looked_at_before_it_is_used(tmp_path: Path, change: dict[str, Any]) -> None:
+    mjp.MJP(vit("deit_tiny_patch16_224"), "paper").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(mjp.InputError):
+        mjp.MJP.from_pretrained(tmp_path)
+
+
+def test_unknown_keywords_are_refused(tmp_path: Path) -> None:
+    model = mjp.MJP(vit("deit_tiny_patch16_224"), "paper")
+    with pytest.raises(mjp.InputError, match="does not know foo"):
+        model.save_pretrained(tmp_path, foo=1)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(mjp.InputError, match="does not know foo"):
+        mjp.MJP.from_pretrained(tmp_path, foo=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"ratio": "0.3"}, "ratio"),
+        ({"min_block": "8"}, "min_block"),
+        ({"min_block": 2.5}, "min_block"),
+        ({"cell": 1.5}, "cell"),
+        ({"probability": None}, "probability"),
+        ({"seed": "a"}, "seed"),
+        ({"seed": 2**70}, "seed"),
+        ({"shared": "yes"}, "shared"),
+        ({"start_epoch": 1.5}, "start_epoch"),
+    ],
+)
+def test_settings_of_the_wrong_kind_are_refused_by_name(changes: dict[str, Any], names: str) -> None:
+    with pytest.raises(mjp.InputError, match=names):
+        mjp.variant("J", **changes)
+
+
+@pytest.mark.parametrize("config", [{"ratio": 0.3}, ["paper"], 3])
+def test_what_is_no_configuration_is_refused(config: Any) -> None:
+    with pytest.raises(mjp.InputError, match="config must be an MJPConfig or the name of a preset"):
+        mjp.MJP(vit(), config)
+
+
+def test_spp_leaves_a_batch_alone_when_it_is_inactive() -> None:
+    model = mjp.MJP(vit(), mjp.variant("C", probability=0.0)).train()
+    images = pictures()
+    plan = model.sample_plan(images)
+    assert torch.equal(mjp.shuffle_image(images, plan, 8), images)
+
+
+def test_a_piece_that_cuts_the_stride_of_a_network_is_refused() -> None:
+    with pytest.raises(mjp.InputError, match="multiple of its first stride"):
+        mjp.MJP(cnn(), mjp.variant("E", cell=5))
+
+
+def test_no_gradient_per_image_with_batch_normalisation() -> None:
+    with pytest.raises(mjp.InputError, match="batch normalisation"):
+        mjp.per_sample_gradients(mjp.MJP(cnn(), mjp.variant("E")), pictures(2), torch.tensor([0, 1]))
+
+
+def test_labels_are_counted() -> None:
+    with pytest.raises(mjp.InputError, match="3 labels for 2 images"):
+        mjp.per_sample_gradients(mjp.MJP(vit(), "paper"), pictures(2), torch.tensor([0, 1, 2]))
+
+
+def test_an_unknown_localization_head_is_refused() -> None:
+    with pytest.raises(mjp.InputError, match="kind must be one of ln, nln, pca"):
+        mjp.Localizer(4, "foo", generator=torch.Generator())  # type: ignore[arg-type]
