@@ -33,12 +33,7 @@ def test_a_recipe_makes_a_configuration(name: str) -> None:
     assert parsed("--recipe", name).recipe == name
 
 
-MEASURING = pytest.mark.xfail(strict=True, reason="its time and accuracy are being measured")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MEASURING if name in ("mini_cifar10", "quickstart") else ()) for name in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_head_of_a_recipe_states_command_time_and_accuracy(name: str) -> None:
     text = files("mjp.recipes").joinpath(f"{name}.yaml").read_text()
     head = [line for line in text.splitlines() if line.startswith("#")]
