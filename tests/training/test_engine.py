@@ -285,12 +285,12 @@ def test_channels_last_changes_the_layout_and_not_the_result(data: Path, tmp_pat
     run.model.register_forward_pre_hook(
         lambda _module, inputs: seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
     )
-    run._update(run._network(), [next(iter(run._loader(0, 0)))], 0)
+    run._update(run._network(), [next(iter(run._loader(0, 0)))])
     assert seen == [True]
     filters = [p for p in run.model.parameters() if p.ndim == 4 and min(p.shape[1:]) > 1]
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in filters)
     other = started(settings(data, tmp_path / "first", **resnet))
-    other._update(other._network(), [next(iter(other._loader(0, 0)))], 0)
+    other._update(other._network(), [next(iter(other._loader(0, 0)))])
     for ours, theirs in zip(run.model.parameters(), other.model.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -321,7 +321,9 @@ def test_the_loss_is_smoothed_cross_entropy_and_weighted_localization(data: Path
     out = network(batch[0], run._plan(batch[0]))
     expected = nn.functional.cross_entropy(out.logits, batch[1], label_smoothing=0.3) + 0.5 * out.dal
     assert out.dal > 0.1
-    assert float(run._update(network, [batch], 0)[0]) == pytest.approx(float(expected.detach()), rel=1e-5)
+    loss, _, right, _ = run._update(network, [batch]).tolist()
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert right == pytest.approx((out.logits.argmax(1) == batch[1]).float().mean().item())
 
 
 def test_what_is_saved_is_what_was_evaluated_without_a_jigsaw(whole: Path, data: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _engine_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> Callab
     network, unreadable = run._network(), torch.full((len(labels),), -1)
 
     def step() -> None:
-        run._update(network, [(images, labels, unreadable)], 0)
+        run._update(network, [(images, labels, unreadable)])
         run.step += 1
 
     return step

@@ -75,7 +75,7 @@ class Run:
         )
         self.unreadable = Unreadable(config.max_unreadable, world)
         self.step = 0
-        self.sums, self.summed = torch.zeros(3, device=world.device), 0  # of the current epoch
+        self.sums, self.summed = torch.zeros(4, device=world.device), 0  # of the current epoch, as _update gives them
         self.log = Log(self.folder, tensorboard=config.tensorboard and world.leads)
 
     @property
@@ -118,13 +118,14 @@ class Run:
                 asked = time.perf_counter()
                 micro = [next(batches) for _ in range(config.accumulate)]
                 waited += time.perf_counter() - asked
-                self.sums += self._update(network, micro, epoch)
+                self.sums += self._update(network, micro)
                 self.step, self.summed, done = self.step + 1, self.summed + 1, done + 1
                 bar.update()
                 if self.step % config.log_every == 0 or self.step == first + self.steps_per_epoch:
                     spent = time.perf_counter() - began
                     seen = self._means(done, spent, waited)
-                    bar.set_postfix(loss=f"{seen['train_loss']:.3f}", images_s=f"{seen['images_per_second']:.0f}")
+                    shown = {"loss": "train_loss", "top1": "train_top1", "images_s": "images_per_second"}
+                    bar.set_postfix({short: f"{seen[name]:.4g}" for short, name in shown.items()})
                     self._write("step", **seen)
                     self.last_seen = seen
                 # the last step of an epoch is saved after its evaluation, or a kill in between would lose that
@@ -134,12 +135,12 @@ class Run:
                     self.save()
                     saved = time.monotonic()
 
-    def _update(self, network: Any, micro: list[Any], epoch: int) -> Tensor:
-        """One optimizer step; (loss, DAL, gradient norm)."""
+    def _update(self, network: Any, micro: list[Any]) -> Tensor:
+        """One optimizer step; (loss, DAL, share of right answers, gradient norm)."""
         config, world = self.config, self.world
         self.schedule.step_update(self.step)
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros(3, device=world.device)
+        total = torch.zeros(4, device=world.device)
         weight = localize_weight(config, self.step / self.steps_per_epoch)
         plan = None
         for k, (images, labels, unreadable) in enumerate(micro):
@@ -160,15 +161,17 @@ class Run:
                 self.scaler.scale(loss / config.accumulate).backward()
             total[0] += loss.detach() / config.accumulate
             total[1] += out.dal.detach() / config.accumulate
+            wanted = labels.argmax(1) if labels.ndim == 2 else labels  # of a mixture, its larger part
+            total[2] += (out.logits.argmax(1) == wanted).float().mean() / config.accumulate
         total = self.world.sum(total) / world.size
         self.scaler.unscale_(self.optimizer)
         limit = config.clip_grad or math.inf
-        total[2] = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        total[3] = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         # loss and norm are those of all processes, so that all of them stop at the same step; with fp16 a norm may be
         # infinite now and then: the scaler leaves such steps out
-        loss, _, norm = total.tolist()
+        loss, _, _, norm = total.tolist()
         if not math.isfinite(loss) or not (self.scaler.is_enabled() or math.isfinite(norm)):
-            self._stop_at_bad_step(epoch, loss)
+            self._stop_at_bad_step(loss)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.ema is not None:
@@ -182,7 +185,7 @@ class Run:
         whole = images[:1].expand(self.step_size, -1, -1, -1)  # only its shape is looked at
         return self.model.sample_plan(whole, generator)
 
-    def _stop_at_bad_step(self, epoch: int, loss: float) -> None:
+    def _stop_at_bad_step(self, loss: float) -> None:
         path = self.save()
         raise InputError(
             f"the loss became {loss:.4g}, or its gradient was not finite, in step {self.step + 1}. "
@@ -299,10 +302,11 @@ class Run:
         return nullcontext() if kind is None else torch.autocast(self.world.device.type, dtype=kind)
 
     def _means(self, done: int, spent: float, waited: float) -> dict[str, Any]:
-        loss, dal, norm = (self.sums / self.summed).tolist()
+        loss, dal, right, norm = (self.sums / self.summed).tolist()
         return {
             "train_loss": loss,
             "train_dal": dal,
+            "train_top1": 100 * right,
             "gradient_norm": norm,
             "lr": self.optimizer.param_groups[0]["lr"],
             "images_per_second": done * self.step_size / spent,

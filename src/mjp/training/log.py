@@ -1,6 +1,7 @@
 """What a person and a machine see of a run: metrics.jsonl, TensorBoard, a training curve."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ class Log:
         self.board = _board(folder) if tensorboard else None
 
     def write(self, kind: str, step: int, **values: Any) -> None:
+        # JSON knows no infinity: an fp16 run may have a step with an infinite gradient
+        values = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
         with open(self.path, "a") as file:
-            file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            file.write(json.dumps({"kind": kind, "step": step, **values}, allow_nan=False) + "\n")
         if self.board is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
