@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiny import generator
 from torch import Tensor
 
-from mjp.method.samplers import SAMPLERS
+from mjp.method.samplers import SAMPLERS, Law
 
 ASPECT = (0.3, 1 / 0.3)
 GRIDS = st.one_of(
@@ -34,9 +34,7 @@ def draw(
     """(B, N) masks, drawn a thousand at a time: large batches leave the processor's cache."""
     source = generator(seed)
     sizes = [1000] * (batch // 1000) + ([batch % 1000] if batch % 1000 else [])
-    masks = [
-        SAMPLERS[sampler](size, grid, budget, generator=source, min_block=min_block, aspect=aspect) for size in sizes
-    ]
+    masks = [SAMPLERS[sampler](size, grid, budget, Law(source, min_block, aspect)) for size in sizes]
     return torch.cat(masks)
 
 
@@ -206,11 +204,7 @@ def test_reference_follows_the_authors_law_on_large_grids_too() -> None:
     grid, budget = (40, 40), 1440
     draws = random.Random(0)
     expected = [authors_law(grid, budget, draws) for _ in range(40)]
-    found = (
-        SAMPLERS["reference"](200, grid, budget, generator=generator(0), min_block=8, aspect=(0.3, 1 / 0.3))
-        .sum(1)
-        .double()
-    )
+    found = SAMPLERS["reference"](200, grid, budget, Law(generator(0))).sum(1).double()
     error = math.hypot(
         statistics.stdev(expected) / math.sqrt(len(expected)), found.std().item() / math.sqrt(len(found))
     )

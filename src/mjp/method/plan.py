@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mjp.checks import aspect_range, number, pair, whole
 from mjp.errors import InputError
-from mjp.method.samplers import SAMPLERS
+from mjp.method.samplers import SAMPLERS, Law
 
 
 class Plan(NamedTuple):
@@ -71,7 +71,7 @@ def sample_plan(
     if budget == 0:
         return identity_plan(batch, grid, device=target)
     draws = 1 if shared else batch
-    mask = SAMPLERS[sampler](draws, grid, budget, generator=generator, min_block=min_block, aspect=aspect)
+    mask = SAMPLERS[sampler](draws, grid, budget, Law(generator, min_block, aspect))
     if probability < 1:
         mask = mask & (torch.rand((), generator=generator, device=generator.device) < probability)
     plan = _permuted(mask, grid, budget, generator, derangement)

@@ -9,7 +9,8 @@ plain vectorised operation over images, with no Python loop over images or patch
 """
 
 import math
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,55 +19,34 @@ REFERENCE_PATIENCE = 10  # rejected tries in a row after which the authors' samp
 REFERENCE_MAX_BLOCK = 75  # cells of one block: a default of the authors' code that stays when the budget changes
 
 
-class Sampler(Protocol):
-    def __call__(
-        self,
-        batch: int,
-        grid: tuple[int, int],
-        budget: int,
-        *,
-        generator: torch.Generator,
-        min_block: int,
-        aspect: tuple[float, float],
-    ) -> Tensor: ...
+class Law(NamedTuple):
+    """What blocks are drawn from, and how small and how oblong they may be."""
+
+    generator: torch.Generator
+    min_block: int = 8
+    aspect: tuple[float, float] = (0.3, 1 / 0.3)  # smallest and largest height/width
 
 
-def blockwise(
-    batch: int,
-    grid: tuple[int, int],
-    budget: int,
-    *,
-    generator: torch.Generator,
-    min_block: int,
-    aspect: tuple[float, float],
-) -> Tensor:
+def blockwise(batch: int, grid: tuple[int, int], budget: int, law: Law) -> Tensor:
     """Rectangles of random area and aspect until exactly `budget` cells are masked."""
-    areas, shapes, places = _draws(batch, _tries(grid, budget), aspect, generator)
+    areas, shapes, places = _draws(batch, _tries(grid, budget), law)
     mask = torch.zeros(*grid, batch, dtype=torch.bool, device=areas.device)
     remaining = torch.full_like(areas[0], budget)
     limits, cells = _rulers(grid, areas)
     for draw, shape, place in zip(areas, shapes, places, strict=True):
-        area = torch.lerp(remaining.clamp(max=min_block), remaining, draw)
+        area = torch.lerp(remaining.clamp(max=law.min_block), remaining, draw)
         # a block longer than the grid is cut to it, so that narrow grids fill as well as square ones
         sides = (area.sqrt() * shape).round().clamp(min=1).minimum(limits)
         mask, added = _accept(mask, _block(grid, sides, place, limits, cells), remaining)
         remaining = remaining - added
-    start = torch.rand(batch, generator=generator, device=generator.device)
+    start = torch.rand(batch, generator=law.generator, device=law.generator.device)
     return _complete(mask.flatten(0, 1).T, remaining, start)
 
 
-def reference(
-    batch: int,
-    grid: tuple[int, int],
-    budget: int,
-    *,
-    generator: torch.Generator,
-    min_block: int,
-    aspect: tuple[float, float],
-) -> Tensor:
+def reference(batch: int, grid: tuple[int, int], budget: int, law: Law) -> Tensor:
     """The authors' law: blocks never below `min_block` in intent, ten rejections in a row end it, full or not."""
     tries = 100 + budget // 4  # more than an image uses until it is full or has given up, also on large grids
-    areas, shapes, places = _draws(batch, tries, aspect, generator)
+    areas, shapes, places = _draws(batch, tries, law)
     mask = torch.zeros(*grid, batch, dtype=torch.bool, device=areas.device)
     remaining = torch.full_like(areas[0], budget)
     rejected = torch.zeros_like(remaining)
@@ -74,7 +54,7 @@ def reference(
     for draw, shape, place in zip(areas, shapes, places, strict=True):
         # below min_block the interval is upside down: areas above the budget are drawn and rejected
         largest = remaining.clamp(max=REFERENCE_MAX_BLOCK)
-        sides = ((min_block + (largest - min_block) * draw).sqrt() * shape).round()
+        sides = ((law.min_block + (largest - law.min_block) * draw).sqrt() * shape).round()
         possible = (sides[0] < grid[0]) & (sides[1] < grid[1]) & (rejected < REFERENCE_PATIENCE)
         mask, added = _accept(mask, _block(grid, sides, place, limits, cells) & possible, largest)
         remaining = remaining - added
@@ -82,22 +62,18 @@ def reference(
     return mask.flatten(0, 1).T.contiguous()
 
 
-def uniform(
-    batch: int,
-    grid: tuple[int, int],
-    budget: int,
-    *,
-    generator: torch.Generator,
-    min_block: int,
-    aspect: tuple[float, float],
-) -> Tensor:
-    """`budget` cells without regard to blocks (`min_block` and `aspect` have no meaning here)."""
-    noise = torch.rand(batch, grid[0] * grid[1], generator=generator, device=generator.device)
+def uniform(batch: int, grid: tuple[int, int], budget: int, law: Law) -> Tensor:
+    """`budget` cells without regard to blocks (of the law only its generator counts)."""
+    noise = torch.rand(batch, grid[0] * grid[1], generator=law.generator, device=law.generator.device)
     chosen = noise.topk(budget, dim=1, sorted=False).indices
     return torch.zeros_like(noise, dtype=torch.bool).scatter_(1, chosen, True)
 
 
-SAMPLERS: dict[str, Sampler] = {"blockwise": blockwise, "reference": reference, "uniform": uniform}
+SAMPLERS: dict[str, Callable[[int, tuple[int, int], int, Law], Tensor]] = {
+    "blockwise": blockwise,
+    "reference": reference,
+    "uniform": uniform,
+}
 
 
 def _tries(grid: tuple[int, int], budget: int) -> int:
@@ -109,12 +85,10 @@ def _tries(grid: tuple[int, int], budget: int) -> int:
     return 8 + round(36 * (budget / (grid[0] * grid[1])) ** 2)
 
 
-def _draws(
-    batch: int, tries: int, aspect: tuple[float, float], generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+def _draws(batch: int, tries: int, law: Law) -> tuple[Tensor, Tensor, Tensor]:
     """All randomness of the tries: areas (tries, B), √aspect and its inverse (tries, 2, B), places (tries, 2, B)."""
-    noise = torch.rand(tries, 4, batch, generator=generator, device=generator.device)
-    low, high = math.log(aspect[0]) / 2, math.log(aspect[1]) / 2
+    noise = torch.rand(tries, 4, batch, generator=law.generator, device=law.generator.device)
+    low, high = math.log(law.aspect[0]) / 2, math.log(law.aspect[1]) / 2
     tall = torch.exp(low + (high - low) * noise[:, 1])
     return noise[:, 0], torch.stack([tall, 1 / tall], 1), noise[:, 2:]
 
