@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import timm
 import torch
+from safetensors.torch import save_file
 from tiny import SMALL_VIT, cnn, pictures, swin, vit
 from torch import nn
 
@@ -193,3 +195,29 @@ def test_labels_are_counted() -> None:
 def test_an_unknown_localization_head_is_refused() -> None:
     with pytest.raises(mjp.InputError, match="kind must be one of ln, nln, pca"):
         mjp.Localizer(4, "foo", generator=torch.Generator())  # type: ignore[arg-type]
+
+
+def test_weights_without_numbers_are_refused(tmp_path: Path) -> None:
+    mjp.MJP(vit("deit_tiny_patch16_224"), "paper").save_pretrained(tmp_path)
+    save_file({"nothing": torch.zeros(1, dtype=torch.int64)}, tmp_path / "model.safetensors")
+    with pytest.raises(mjp.InputError, match="damaged or belongs to another model"):
+        mjp.MJP.from_pretrained(tmp_path)
+
+
+def test_what_is_pushed_to_the_hub_is_what_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded: list[str] = []
+
+    class Hub:
+        def __init__(self, **_: Any) -> None: ...
+
+        def create_repo(self, repo_id: str, **_: Any) -> Any:
+            return SimpleNamespace(repo_id=repo_id)
+
+        def upload_folder(self, repo_id: str, folder_path: Path, **_: Any) -> str:
+            uploaded.extend([repo_id, *sorted(path.name for path in Path(folder_path).iterdir())])
+            return "commit"
+
+    monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi", Hub)
+    model = mjp.MJP(vit("deit_tiny_patch16_224"), "paper")
+    assert model.save_pretrained(tmp_path, push_to_hub=True, repo_id="someone/model") == "commit"
+    assert uploaded == ["someone/model", "README.md", "config.json", "model.safetensors"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tiny import generator
 from torch import Tensor
 
+from mjp.method import samplers
 from mjp.method.samplers import SAMPLERS, Law
 
 ASPECT = (0.3, 1 / 0.3)
@@ -209,3 +210,19 @@ def test_reference_follows_the_authors_law_on_large_grids_too() -> None:
         statistics.stdev(expected) / math.sqrt(len(expected)), found.std().item() / math.sqrt(len(found))
     )
     assert abs(found.mean().item() - statistics.mean(expected)) < 4 * error
+
+
+@pytest.mark.parametrize(("ratio", "share"), [(0.03, 0.01), (0.27, 0.01), (0.5, 0.01), (0.75, 0.01), (0.9, 0.03)])
+def test_blocks_and_not_the_completion_fill_the_budget(
+    ratio: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Tensor] = []
+
+    def complete(mask: Tensor, remaining: Tensor, start: Tensor) -> Tensor:
+        left.append(remaining)
+        return mask
+
+    monkeypatch.setattr(samplers, "_complete", complete)
+    budget = int(ratio * 196)
+    draw("blockwise", 2000, (14, 14), budget)
+    assert left[0].mean().item() < share * budget

@@ -1,7 +1,7 @@
 """See what MJP does to a picture, and check its guarantees on a real network, in seconds and without a download.
 
 Writes jigsaw.png (what is masked, what the network receives, what the inverse restores, from γ = .03 to 1) and
-results.json (every guarantee, measured here and now on a randomly initialised model).
+results.json (six guarantees, measured here and now on a randomly initialised model).
 """
 
 import json

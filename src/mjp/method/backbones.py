@@ -104,10 +104,7 @@ class ViT:
         tokens = shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0)
         tokens = _with_prefix(model, tokens, positions)
         tokens = model.norm_pre(model.patch_drop(tokens))
-        if model.grad_checkpointing and not torch.jit.is_scripting():
-            tokens = checkpoint_seq(model.blocks, tokens)
-        else:
-            tokens = model.blocks(tokens)
+        tokens = checkpoint_seq(model.blocks, tokens) if model.grad_checkpointing else model.blocks(tokens)
         tokens = model.norm(tokens)
         features = model.forward_head(tokens, pre_logits=True)
         if isinstance(model, VisionTransformerDistilled):  # two heads, each on a token of its own

@@ -97,7 +97,7 @@ class HubModel(ModelHubMixin):
         model.classes = config["classes"]
         try:
             weights = load_file(path)
-            model.to(next(tensor.dtype for tensor in weights.values() if tensor.is_floating_point()))
+            model.to(next((t.dtype for t in weights.values() if t.is_floating_point()), torch.float32))
             model.load_state_dict(weights)
         except (SafetensorError, RuntimeError, OSError) as error:
             reason = " ".join(str(error).split())[:300]

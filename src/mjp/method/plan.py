@@ -125,11 +125,11 @@ def identity_plan(batch: int, grid: tuple[int, int], *, device: torch.device | s
     return Plan(mask, index, index, (grid[0], grid[1]), 0)
 
 
-def check_plan(plan: Plan, batch: int, grid: tuple[int, int], device: torch.device) -> None:
-    """Refuse what is not a plan, or a plan for another batch, grid or device."""
+def check_plan(plan: Plan, batch: int, grid: tuple[int, int] | None, device: torch.device) -> None:
+    """Refuse what is not a plan, or a plan for another batch, device or (if one is given) grid."""
     if not isinstance(plan, Plan):
         raise InputError(f"plan must be a Plan as sample_plan draws it, not a {type(plan).__name__}")
-    if tuple(plan.grid) != tuple(grid):
+    if grid is not None and tuple(plan.grid) != tuple(grid):
         raise InputError(f"the plan is for a grid of {plan.grid}, the input has {tuple(grid)}: draw one for this input")
     if len(plan.mask) != batch:
         raise InputError(f"the plan is for a batch of {len(plan.mask)}, the input has {batch}: draw one for this input")

@@ -18,7 +18,7 @@ def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> 
     Without `prefix` there is none, or one class token; state it for more (distillation, registers).
     """
     batch, length, width = _three_sizes(tokens)
-    check_plan(plan, batch, getattr(plan, "grid", (0, 0)), tokens.device)
+    check_plan(plan, batch, None, tokens.device)  # how many tokens there are is looked at below
     cells = plan.mask.shape[1]
     found = length - cells
     if found not in ((0, 1) if prefix is None else (prefix,)):
