@@ -1,0 +1,65 @@
+"""APRIL (Lu et al., CVPR 2022), closed form on a modified network: a first block without LayerNorm and residual.
+
+Attention is then fed by z = x W ᵀ + b + E itself, and with W_q, W_k, W_v its projections
+
+    B = W_qᵀ ∂L/∂W_q + W_kᵀ ∂L/∂W_k + W_vᵀ ∂L/∂W_v = Aᵀ z,   A = ∂L/∂z = ∂L/∂E
+
+so z solves Aᵀ z = B; E, b and the prefix tokens are public, and the patch projection gives the pixels. A network nobody
+trains: its leakage must not be put beside the accuracy of another. A is badly conditioned (1e7 at initialisation), so
+it takes gradients in float64.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mjp.method.model import MJP
+from mjp.privacy.linear import solve_spanned
+from mjp.privacy.view import Reconstruction, View
+
+NAME, TITLE = "april", "APRIL (modified network: block 0 without LayerNorm and residual)"
+
+
+class BareBlock(nn.Module):
+    """A timm block whose attention stands alone: no LayerNorm before it, no connection around it."""
+
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        self.norm1, self.attn, self.norm2, self.mlp = nn.Identity(), block.attn, block.norm2, block.mlp
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attn(x)
+        return x + self.mlp(self.norm2(x))
+
+
+def network(model: MJP) -> MJP:
+    """The network that APRIL attacks, with the weights of the given one."""
+    modified = copy.deepcopy(model)
+    blocks: Any = modified.model.blocks
+    blocks[0] = BareBlock(blocks[0])
+    return modified
+
+
+def run(view: View) -> Reconstruction:
+    view.require("one", "positions", "qkv", "no_norm")
+    tokens, condition = recover_tokens(view)
+    prefix = view.vit.num_prefix_tokens
+    pixels = tokens[prefix:] - view.bias - view.table  # (N, D) = X Wᵀ
+    basis = torch.linalg.svd(view.weight, full_matrices=False)[2]  # the pixels that W can see
+    noise = min(view.resolution * condition, 1.0) * float(pixels.square().mean().sqrt())
+    everything = torch.eye(view.weight.shape[1], dtype=basis.dtype)
+    found = solve_spanned(view, everything, view.weight, pixels.T, noise)
+    return view.reconstruction(found, condition=condition, open_dimensions=len(everything) - len(basis))
+
+
+def recover_tokens(view: View, driver: str = "gelsy") -> tuple[Tensor, float]:
+    """z (T, D), and the condition number of A. `gelsy` gives what `gelsd` gives, in a fraction of the time."""
+    gradient = view.gradients["blocks.0.attn.qkv.weight"]  # (3D, D)
+    weight = view.vit.blocks[0].attn.qkv.weight.detach().double()
+    known = weight.T @ gradient  # (D, D): the sum over queries, keys and values
+    mixing = view.gradients["pos_embed"][0]  # A (T, D)
+    values = torch.linalg.svdvals(mixing)
+    tokens = torch.linalg.lstsq(mixing.T, known, driver=driver).solution
+    return tokens, float(values[0] / values[-1].clamp(min=1e-300))

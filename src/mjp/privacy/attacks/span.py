@@ -1,0 +1,88 @@
+"""Span attack: needs no gradient of any position embedding. One picture, first block as timm builds it (pre-norm).
+
+    The rows of ∂L/∂W span the patches:           x_i = a_i B,  B (N, P)
+    The rows of ∂L/∂W_qkv span the normalised tokens S, and LayerNorm is linear up to a scale s_i, so for every i
+
+        Q (γ ⊙ C(W B ᵀa_i + b + E_i)) = 0          Q projects off S and off β, C centres
+
+    linear in a_i, with public E_i: the values of the position table tell the patches apart although its gradient stays
+    at home. Unique when N + T ≤ D − 1 (T tokens). Directions that stay open (too narrow a network; the differences of
+    patches that share E_unk) and noise are left to the prior.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mjp.privacy.linear import calm, solve_spanned
+from mjp.privacy.view import Reconstruction, Refused, View
+
+NAME, TITLE = "span", "span attack (no position gradients)"
+
+
+def run(view: View) -> Reconstruction:
+    view.require("one", "projection", "qkv", "values", "norm")
+    cells, width = view.table.shape
+    tokens = cells + view.vit.num_prefix_tokens
+    if tokens >= width - 1:
+        raise Refused(f"{tokens} tokens fill all {width} dimensions of the first layer: nothing is left to solve with")
+    basis = _row_space(view.projection, cells)  # B (N, P)
+    off = _off(view, tokens)
+    mixing = off(view.weight @ basis.T)  # (D, N)
+    mask = _mask(view, mixing, off)
+    positions = view.table.clone()
+    if view.model.unknown is not None:
+        positions[mask] = view.model.unknown.detach().double()
+    target = -off((view.bias + positions).T)  # (D, N): one column for each patch
+    values = torch.linalg.svdvals(mixing)
+    open_ = max(cells + tokens - (width - 1), int(mask.sum()) - 1, 0)
+    noise = _noise(view, mixing, target, rank=cells - open_, equations=width - 1 - tokens)
+    scale = float(target.square().mean().sqrt())
+    found, _ = calm(view, lambda deviation: solve_spanned(view, basis, mixing, target, deviation * scale), noise / scale)
+    condition = float(values[0] / values[cells - open_ - 1])
+    return view.reconstruction(found, condition=condition, open_dimensions=open_, masked=int(mask.sum()))
+
+
+def _row_space(matrix: Tensor, rank: int) -> Tensor:
+    """Orthonormal rows that span the rows of a matrix of this rank (at most)."""
+    rows: Tensor = torch.linalg.svd(matrix, full_matrices=False)[2]
+    return rows[: min(rank, len(rows))]
+
+
+def _off(view: View, tokens: int) -> Any:
+    """v ↦ Q (γ ⊙ C v) for columns v (D, n)."""
+    norm = view.vit.blocks[0].norm1
+    gamma, beta = norm.weight.detach().double(), norm.bias.detach().double()
+    span = _row_space(view.gradients["blocks.0.attn.qkv.weight"], tokens)  # (T, D)
+    if bool(beta.any()):
+        rest = beta - span.T @ (span @ beta)
+        span = torch.cat([span, (rest / rest.norm()).unsqueeze(0)])
+
+    def off(columns: Tensor) -> Tensor:
+        scaled = gamma.unsqueeze(1) * (columns - columns.mean(0))
+        return scaled - span.T @ (span @ scaled)
+
+    return off
+
+
+def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
+    """Which patches share E_unk: by the zero rows of ∂L/∂E, or, where that is withheld, by which equation holds."""
+    if view.model.unknown is None or "pos_embed" in view.gradients:
+        return view.mask
+    left = torch.linalg.svd(mixing, full_matrices=False)[0]
+
+    def misfit(positions: Tensor) -> Tensor:
+        target = off((view.bias + positions).T)
+        return (target - left @ (left.T @ target)).norm(dim=0)
+
+    return misfit(view.model.unknown.detach().double().expand_as(view.table)) < misfit(view.table)
+
+
+def _noise(view: View, mixing: Tensor, target: Tensor, *, rank: int, equations: int) -> float:
+    """Deviation of the equations' right-hand sides: from what they cannot explain, or else from the number format."""
+    left = torch.linalg.svd(mixing, full_matrices=False)[0][:, :rank]
+    excess = target - left @ (left.T @ target)
+    measured = float(excess.norm() / (max(equations - rank, 1) * target.shape[1]) ** 0.5) if equations > rank else 0.0
+    floor = view.resolution * float(target.square().mean().sqrt())
+    return max(measured, floor)

@@ -1,0 +1,60 @@
+"""Mask-aware subspace attack on MJP. One picture.
+
+Masked rows of ∂L/∂E are exactly zero, so the mask is public; ∂L/∂E_unk = Σ_masked g_m. With u unmasked, m masked:
+
+    ∂L/∂W = G_uᵀ X_u + G_mᵀ X_m,   G_m unknown but for the sum of its rows
+
+    projected off span(G_u) its rows span X_m:       X_m = Z_m Q,  Q (k, P)
+    the sum of the g_m, projected alike, gives c:    Z_m c = 1
+    and for the unmasked:                            X_u = (G_uᵀ)⁺ ∂L/∂W + Z_u Q,   Z_u c = −(G_uᵀ)⁺ ∂L/∂E_unk
+
+So every patch is known up to the k − 1 differences of the masked patches: k = 1 is exact, and the prior decides the
+rest. What those dimensions are cannot be improved on by any attack that is linear in the first layer.
+"""
+
+import torch
+from torch import Tensor
+
+from mjp.privacy.linear import solve_open
+from mjp.privacy.view import Reconstruction, Refused, View
+
+NAME, TITLE = "subspace", "mask-aware subspace attack"
+
+
+def run(view: View) -> Reconstruction:
+    view.require("one", "projection", "positions", "unknown")
+    mask, cells = view.mask, len(view.table)
+    count = int(mask.sum())
+    if count == 0:
+        raise Refused("no row of the position gradient is zero: nothing was masked, use the direct attack")
+    if cells > len(view.weight):
+        raise Refused(f"{cells} patches and only {len(view.weight)} equations for each pixel")
+    mixing = view.positions[~mask]  # G_u (N − k, D)
+    solve, condition = _pseudo_inverse(mixing)
+    off = _projector(mixing)
+    rest = off(view.projection)  # (D, P) = (projected G_mᵀ) X_m
+    basis = torch.linalg.svd(rest, full_matrices=False)[2][:count]  # Q (k, P)
+    along = torch.linalg.lstsq(rest @ basis.T, off(view.unknown.unsqueeze(1))).solution[:, 0]  # c (k,)
+    known, level = view.weight.new_zeros(cells, basis.shape[1]), view.weight.new_ones(cells)
+    known[~mask] = solve(view.projection)
+    level[~mask] = -solve(view.unknown.unsqueeze(1))[:, 0]
+    known = known + torch.outer(level, along @ basis) / along.square().sum()
+    free = torch.linalg.svd(along.unsqueeze(0))[2][1:] @ basis  # (k − 1, P): rows z Q with z·c = 0
+    found = solve_open(view, known, free)
+    return view.reconstruction(found, condition=condition, open_dimensions=count - 1, masked=count)
+
+
+def _pseudo_inverse(mixing: Tensor) -> tuple[object, float]:
+    """v ↦ (Gᵀ)⁺ v, and the condition number of G."""
+    left, values, right = torch.linalg.svd(mixing, full_matrices=False)
+
+    def solve(columns: Tensor) -> Tensor:
+        return left @ ((right @ columns) / values.unsqueeze(1))
+
+    return solve, float(values[0] / values[-1]) if len(values) else 1.0
+
+
+def _projector(mixing: Tensor) -> object:
+    """v ↦ v without its part in the row space of G."""
+    right = torch.linalg.svd(mixing, full_matrices=False)[2]
+    return lambda columns: columns - right.T @ (right @ columns)

@@ -1,0 +1,143 @@
+"""Most probable pictures under linear equations: the shapes in which gradients pose them, and one solver.
+
+    mixed    Gᵀ X = M + noise                  every pixel column is mixed over the patches by a known G
+    spanned  X = Z B, A Zᵀ = C + noise         every patch lies in a common span B, under equations of its own
+    open     X = X₀ + Z B, Z free              every patch is known up to a common subspace B
+
+All minimise (misfit / noise) + (distance from the prior), by conjugate gradients; the preconditioner is the exact
+solution of the same problem without the coupling between patches, so a few dozen steps suffice.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from mjp.privacy.check import explains
+from mjp.privacy.view import View
+
+STEPS, TOLERANCE, RATIO = 60, 1e-7, 1e12
+PATIENCE, EXACT = 16, 1e-5
+
+
+def calm(view: View, solve: Callable[[float], Tensor], noise: float) -> tuple[Tensor, float]:
+    """Solve, with more noise assumed as long as the result is wilder than pictures are.
+
+    Errors that are not white (another picture in the batch, masked patches) hide from an estimate of the noise, but
+    not here. Equations that hold to many digits are believed whatever the picture looks like, and so is a picture whose
+    own gradient explains the update. Gives X (N, P) and the noise, for equations of unit scale, at which it was taken.
+    """
+    for _ in range(PATIENCE):
+        found = solve(noise)
+        if noise < EXACT or view.prior.plausible(view.picture(found)) or explains(view, view.picture(found)):
+            break
+        noise *= 4
+    return found, noise
+
+
+def solve_mixed(view: View, mixing: Tensor, mixed: Tensor, noise: float) -> Tensor:
+    """The most probable X (N, P) with G = `mixing` (N, D), M = `mixed` (D, P) and white noise of that deviation in M."""
+    # Gᵀ = · diag(values) modes: in the coordinates Y = modes·X the equations fall apart into one for each mode
+    _, values, modes = torch.linalg.svd(mixing.T, full_matrices=False)
+    # G is as noisy as M is: what that noise adds to its singular values is no certainty
+    noise_in_mixing = noise * (mixing.norm() / mixed.norm()) * (mixed.numel() / mixing.numel()) ** 0.5
+    values_squared = (values.square() - mixing.shape[1] * noise_in_mixing**2).clamp(min=0)
+    certainty = (values_squared / noise**2).unsqueeze(1)  # (N, 1) of each mode, in units of the noise
+    pixel = PatchModes(view)
+    start = view.patches(view.prior.mean)
+    target = modes @ (mixing @ (mixed - mixing.T @ start)) / noise**2
+
+    def operator(y: Tensor) -> Tensor:
+        return certainty * y + modes @ _precision(view, modes.T @ y)
+
+    def precondition(y: Tensor) -> Tensor:
+        return pixel.back(pixel.to(y) / (certainty + pixel.values))
+
+    return start + modes.T @ conjugate_gradients(operator, target, precondition)
+
+
+def solve_spanned(view: View, basis: Tensor, mixing: Tensor, target: Tensor, noise: float) -> Tensor:
+    """The most probable X = Z·basis with mixing Zᵀ = target (·, N) up to white noise; basis (r, P), orthonormal rows."""
+    start = view.patches(view.prior.mean)
+    offset = start @ basis.T  # (N, r)
+    # beyond this ratio of certainty to prior, rounding would leave nothing of the prior where the equations are silent
+    noise = max(noise, RATIO**-0.5 * float(torch.linalg.matrix_norm(mixing, 2) / PatchModes(view).values.median().sqrt()))
+    certainty = mixing.T @ mixing / noise**2
+    known = (target - mixing @ offset.T).T @ mixing / noise**2  # (N, r)
+    outside = _precision(view, start - offset @ basis) @ basis.T  # the mean may lie outside the span
+    return offset @ basis + _in_span(view, basis, known + outside, certainty) @ basis
+
+
+def solve_open(view: View, known: Tensor, basis: Tensor) -> Tensor:
+    """The most probable X = known + Z·basis, basis (q, P) with orthonormal rows."""
+    if len(basis) == 0:
+        return known
+    pull = -_precision(view, known - view.patches(view.prior.mean)) @ basis.T  # (N, q)
+    return known + _in_span(view, basis, pull, 0.0) @ basis
+
+
+def _in_span(view: View, basis: Tensor, pull: Tensor, certainty: Tensor | float) -> Tensor:
+    """Z (N, q) at which certainty and prior balance the pull."""
+    pixel = PatchModes(view)
+    rotated = pixel.to(basis)
+    block = torch.linalg.cholesky(rotated * pixel.values @ rotated.T + certainty)  # (q, q)
+
+    def operator(z: Tensor) -> Tensor:
+        moved = _precision(view, z @ basis) @ basis.T
+        return moved + z @ certainty if isinstance(certainty, Tensor) else moved
+
+    return conjugate_gradients(operator, pull, lambda z: torch.cholesky_solve(z.T, block).T)
+
+
+def conjugate_gradients(
+    operator: Callable[[Tensor], Tensor], target: Tensor, precondition: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """x with operator(x) = target, for a symmetric positive operator."""
+    x = torch.zeros_like(target)
+    residual = target.clone()
+    ready = precondition(residual)
+    direction, energy = ready, (residual * ready).sum()
+    enough = TOLERANCE**2 * energy
+    for _ in range(STEPS):
+        if not energy > enough:
+            break
+        moved = operator(direction)
+        step = energy / (direction * moved).sum()
+        x = x + step * direction
+        residual = residual - step * moved
+        ready = precondition(residual)
+        last, energy = energy, (residual * ready).sum()
+        direction = ready + energy / last * direction
+    return x
+
+
+def _precision(view: View, patches: Tensor) -> Tensor:
+    """Inverse prior covariance on normalised patches (N, P)."""
+    std = patches.new_tensor(view.facts.std).view(-1, 1, 1)
+    picture = view.picture(patches) - patches.new_tensor(view.facts.mean).view(-1, 1, 1)
+    weighted = view.prior.precision(picture) * std
+    (rows, columns), (height, width) = view.grid, view.patch
+    return weighted.view(-1, rows, height, columns, width).permute(1, 3, 0, 2, 4).reshape(patches.shape)
+
+
+class PatchModes:
+    """Eigenvectors of the prior's inverse covariance within a patch: colours ⊗ rows ⊗ columns, so three small ones."""
+
+    def __init__(self, view: View) -> None:
+        std = view.weight.new_tensor(view.facts.std)
+        factors = view.prior.patch_factors(view.patch)
+        factors = (std.unsqueeze(1) * factors[0] * std, *factors[1:])
+        (c, self.colours), (h, self.rows), (w, self.columns) = (torch.linalg.eigh(factor) for factor in factors)
+        self.values = torch.einsum("c,h,w->chw", c, h, w).flatten()  # (P,)
+        self.shape = (len(c), len(h), len(w))
+
+    def to(self, patches: Tensor) -> Tensor:
+        """(N, P) → (N, P) coordinates."""
+        x = patches.view(-1, *self.shape)
+        x = self.rows.T @ x @ self.columns
+        return torch.einsum("nchw,cd->ndhw", x, self.colours).flatten(1)
+
+    def back(self, coordinates: Tensor) -> Tensor:
+        x = coordinates.view(-1, *self.shape)
+        x = self.rows @ x @ self.columns.T
+        return torch.einsum("ndhw,cd->nchw", x, self.colours).flatten(1)

@@ -1,0 +1,128 @@
+"""An update is what leaves a client: tensors by parameter name, and public facts about them. Nothing else leaves.
+
+    update.safetensors   {parameter name: gradient}, or for FedAvg {parameter name: weight after the local steps}
+    update.json          Facts: how many pictures, their size and normalisation, the loss, the defence; never a seed
+
+An attack gets these two and the public model. Whatever made them (Flower, PySyft, own code) does not matter.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from mjp.errors import InputError
+from mjp.files import write_atomically
+
+Kind = Literal["gradient", "fedavg"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a server knows about an update besides its numbers."""
+
+    kind: Kind = "gradient"
+    batch: int = 1  # pictures in a step
+    size: tuple[int, int] = (224, 224)  # pixels
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # normalisation before the network
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    localize_weight: float = 0.0  # λ of the loss: cross entropy + λ·DAL
+    defence: str = "none"  # its text, as defences.parse reads it: the server knows the protocol
+    steps: int = 1  # FedAvg: local steps of plain SGD
+    lr: float = 0.0  # FedAvg: their learning rate
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InputError(f"kind of the update must be one of {', '.join(get_args(Kind))}, not {self.kind!r}")
+        if not all(type(value) is int and value >= 1 for value in (self.batch, self.steps, *self.size)):
+            raise InputError("batch, steps and size of the update must be whole numbers of at least 1")
+        if len(self.size) != 2 or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
+            raise InputError("size must be (height, width); mean and std need one positive number per channel")
+        if self.kind == "fedavg" and not self.lr > 0:
+            raise InputError("a FedAvg update needs the learning rate of its local steps: lr above 0")
+
+
+@dataclass(frozen=True)
+class Update:
+    tensors: dict[str, Tensor]
+    facts: Facts
+
+    def save(self, path: Path) -> None:
+        """Both files, each under a temporary name first; the facts come second, so that a pair is complete."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        write_atomically(path, lambda temporary: save_file(tensors, temporary))
+        text = json.dumps(asdict(self.facts), indent=2) + "\n"
+        write_atomically(path.with_suffix(".json"), lambda temporary: temporary.write_text(text))
+
+
+def load_update(path: Path, **changes: Any) -> Update:
+    """Read an update. Without its json the facts are the defaults; `changes` override single facts."""
+    try:
+        tensors = load_file(path)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no update {path}") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"{path} is not a whole safetensors file ({reason}): save it again") from error
+    return Update(tensors, _read_facts(path.with_suffix(".json"), changes))
+
+
+def _read_facts(path: Path, changes: dict[str, Any]) -> Facts:
+    try:
+        found = json.loads(path.read_text()) if path.is_file() else {}
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not json: write the facts of the update again") from error
+    known = {field.name for field in fields(Facts)}
+    if not isinstance(found, dict) or set(found) - known:
+        raise InputError(f"{path} must hold facts of an update: {', '.join(sorted(known))}")
+    values = {**found, **{name: value for name, value in changes.items() if value is not None}}
+    try:
+        return Facts(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    except TypeError as error:
+        raise InputError(f"{path} holds a fact of the wrong type: {error}") from error
+
+
+def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
+    """{parameter name in timm: gradient}, checked against the public model.
+
+    A FedAvg update becomes the mean gradient of its local steps, (weights before − weights after) / (steps · lr).
+    Parameters that were withheld are missing here. Names of a wrapped model and of the bare timm model are the same.
+    """
+    weights = {plain_name(name): p.detach() for name, p in model.named_parameters()}
+    found = {plain_name(name): tensor for name, tensor in update.tensors.items()}
+    _check(found, weights)
+    if update.facts.kind == "gradient":
+        gradients = found
+    else:
+        scale = update.facts.steps * update.facts.lr
+        gradients = {name: (weights[name].to(tensor) - tensor) / scale for name, tensor in found.items()}
+    if not any(bool(tensor.any()) for tensor in gradients.values()):
+        raise InputError("every number of the update is zero: it says nothing about any picture")
+    return gradients
+
+
+def plain_name(name: str) -> str:
+    """The name of a parameter in timm, for a timm model and for an MJP model around it."""
+    return name.removeprefix("module.").removeprefix("model.")
+
+
+def _check(found: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
+    if not found:
+        raise InputError("the update holds no tensors")
+    if foreign := sorted(set(found) - set(weights)):
+        raise InputError(f"the update is of another model: this one has no parameter {', '.join(foreign[:3])}")
+    for name, tensor in found.items():
+        if tensor.shape != weights[name].shape:
+            shapes = f"{tuple(tensor.shape)}, in the model {tuple(weights[name].shape)}"
+            raise InputError(f"the update is of another model: {name} has shape {shapes}")
+        if not tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise InputError(f"{name} of the update must hold floating-point numbers, not {kind}")
+        if not cast(Tensor, torch.isfinite(tensor).all()):
+            raise InputError(f"{name} of the update holds NaN or infinity: no picture can be told from it")

@@ -1,0 +1,190 @@
+"""What an attacker can look at: the public model, an update, and a prior. Gradients are found by parameter name.
+
+Notation, for one picture and a ViT: X (N, P) its patches as rows of P = 3·p·p normalised pixels; W (D, P) the patch
+projection; E (N, D) the position table; G (N, D) = ∂L/∂(tokens of the patches), whose unmasked rows are ∂L/∂E.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from timm.models import VisionTransformer
+from torch import Tensor
+
+from mjp.errors import InputError
+from mjp.method.model import MJP
+from mjp.privacy.prior import Prior
+from mjp.privacy.update import Update, gradients_of, plain_name
+
+# what an attack may need → why it cannot do without
+NEEDS = {
+    "one": "it takes the gradient of one picture apart",
+    "projection": "the gradient of the patch projection holds the pixels",
+    "positions": "the gradient of the position table says how the patches are mixed",
+    "values": "the public values of the position table tell the patches apart",
+    "qkv": "the gradient of the first attention layer spans the tokens",
+    "unknown": "it is made for masked position embeddings (E_unk)",
+    "norm": "it is for a first block with LayerNorm, as timm builds it",
+    "no_norm": "it is for a first block without LayerNorm and residual connection",
+}
+
+
+class Refused(InputError):
+    """An attack that cannot run on what it was given, and why."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What an attack believes the pictures to be, and what it can tell about its own certainty."""
+
+    pictures: Tensor  # (B, 3, H, W) in [0, 1]
+    facts: dict[str, Any]  # condition number, residual, dimensions left open, ...: numbers and short texts
+
+
+class View:
+    """Everything an attack may use. Pictures, labels and plan of the client are not in here, nor can they be."""
+
+    def __init__(self, update: Update, model: MJP, prior: Prior) -> None:
+        if not isinstance(model.model, VisionTransformer):
+            raise Refused(f"the attacks know timm's ViT and DeiT, not {type(model.model).__name__}")
+        self.model, self.facts, self.prior = model, update.facts, prior
+        # relative error of the update's numbers that their format alone explains
+        self.resolution = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
+        self.gradients = {name: g.double() for name, g in gradients_of(update, model).items()}
+        self.vit: Any = model.model
+        rows, columns = (s // c for s, c in zip(self.facts.size, self.patch, strict=True))
+        if (rows, columns) != tuple(self.vit.patch_embed.grid_size):
+            raise Refused(
+                f"pictures of {self.facts.size} give a grid of {(rows, columns)}, the model was built for "
+                f"{tuple(self.vit.patch_embed.grid_size)}: state the size that the client used"
+            )
+        self.grid = (rows, columns)
+
+    def require(self, *needs: str) -> None:
+        """Refuse, with all the reasons at once, when something is not there."""
+        absent = [need for need in needs if not self._has(need)]
+        if absent:
+            reasons = "; ".join(f"{_ABSENT[need]}, but {NEEDS[need]}" for need in absent)
+            raise Refused(reasons.format(batch=self.facts.batch))
+
+    def _has(self, need: str) -> bool:
+        block = self.vit.blocks[0]
+        return {
+            "one": lambda: self.facts.batch == 1,
+            "projection": lambda: "patch_embed.proj.weight" in self.gradients,
+            "positions": lambda: "pos_embed" in self.gradients,
+            "values": lambda: self.vit.pos_embed is not None and bool(self.table.any()),
+            "qkv": lambda: "blocks.0.attn.qkv.weight" in self.gradients,
+            "unknown": lambda: self.model.unknown is not None,
+            "norm": lambda: isinstance(block.norm1, torch.nn.LayerNorm) and isinstance(self.vit.norm_pre, torch.nn.Identity),
+            "no_norm": lambda: isinstance(block.norm1, torch.nn.Identity),
+        }[need]()
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        height, width = self.vit.patch_embed.patch_size
+        return height, width
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """W (D, P)."""
+        return self.vit.patch_embed.proj.weight.detach().double().flatten(1)
+
+    @cached_property
+    def bias(self) -> Tensor:
+        bias = self.vit.patch_embed.proj.bias
+        return self.weight.new_zeros(len(self.weight)) if bias is None else bias.detach().double()
+
+    @cached_property
+    def table(self) -> Tensor:
+        """E (N, D), the position embeddings of the patches."""
+        table = self.model.adapter.table(self.vit, None, self.model._own_table())
+        if table is None:
+            return self.weight.new_zeros(self.grid[0] * self.grid[1], len(self.weight))
+        return table[0].detach().double()
+
+    @cached_property
+    def projection(self) -> Tensor:
+        """∂L/∂W (D, P) = Gᵀ X."""
+        return self.gradients["patch_embed.proj.weight"].flatten(1)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """∂L/∂E (N, D) without the part of the localization loss, which is known: it depends on the mask alone."""
+        gradient = self.gradients["pos_embed"][0, -len(self.table) :]
+        if self.model.localizer is None or not self.facts.localize_weight:
+            return gradient
+        return gradient - self.facts.localize_weight * self._dal_gradient(_dead_rows(gradient))
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """(N,) the patches that share E_unk: their rows of ∂L/∂E are zero, the mask of a single picture is public."""
+        if self.model.unknown is None:
+            return torch.zeros(len(self.table), dtype=torch.bool)
+        return _dead_rows(self.gradients["pos_embed"][0, -len(self.table) :])
+
+    @cached_property
+    def unknown(self) -> Tensor:
+        """∂L/∂E_unk (D,) = sum of the masked rows of G."""
+        return self.gradients.get("unknown", self.table.new_zeros(self.table.shape[1]))
+
+    def _dal_gradient(self, mask: Tensor) -> Tensor:
+        """∂DAL/∂E (N, D), computed from public weights and the public mask."""
+        parameter = next(p for name, p in self.model.named_parameters() if plain_name(name) == "pos_embed")
+        table = self.model.adapter.table(self.vit, None, self.model._own_table())
+        dal = self.model._localize(table, mask.unsqueeze(0), self.grid)
+        if dal is None:
+            return torch.zeros_like(self.table)
+        (gradient,) = torch.autograd.grad(dal, parameter, materialize_grads=True)
+        return gradient[0, -len(self.table) :].double()
+
+    def picture(self, patches: Tensor) -> Tensor:
+        """(N, P) normalised patches → (3, H, W) in [0, 1] pixels, not clipped."""
+        (rows, columns), (height, width) = self.grid, self.patch
+        image = patches.view(rows, columns, -1, height, width).permute(2, 0, 3, 1, 4)
+        image = image.reshape(-1, rows * height, columns * width)
+        mean, std = (image.new_tensor(values).view(-1, 1, 1) for values in (self.facts.mean, self.facts.std))
+        return image * std + mean
+
+    def patches(self, picture: Tensor) -> Tensor:
+        """(3, H, W) in [0, 1] → (N, P) normalised patches."""
+        mean, std = (picture.new_tensor(values).view(-1, 1, 1) for values in (self.facts.mean, self.facts.std))
+        (rows, columns), (height, width) = self.grid, self.patch
+        image = ((picture - mean) / std).view(-1, rows, height, columns, width)
+        return image.permute(1, 3, 0, 2, 4).reshape(rows * columns, -1)
+
+    def reconstruction(self, patches: Tensor, **facts: Any) -> Reconstruction:
+        """Clip to what a picture can be, and refuse to present numbers that are none."""
+        picture = self.picture(patches)
+        if not bool(torch.isfinite(picture).all()):
+            raise Refused("the equations have no finite solution")
+        return Reconstruction(picture.clamp(0, 1).unsqueeze(0), facts)
+
+
+_ABSENT = {
+    "one": "the update is of {batch} pictures",
+    "projection": "the update lacks the gradient of patch_embed.proj.weight",
+    "positions": "the update lacks the gradient of pos_embed (frozen, withheld, or the model has none)",
+    "values": "the model has no position embeddings",
+    "qkv": "the update lacks the gradient of blocks.0.attn.qkv.weight",
+    "unknown": "the model has no E_unk",
+    "norm": "the first block of this model has no LayerNorm",
+    "no_norm": "the first block of this model has a LayerNorm",
+}
+
+
+def _dead_rows(gradient: Tensor) -> Tensor:
+    """Rows that are zero, or, under noise, so much shorter than the others that they hold nothing else.
+
+    The two groups are split where the sorted norms jump most; a jump below a factor of 3 is no split.
+    """
+    norms = gradient.norm(dim=1)
+    if bool((norms == 0).any()):
+        return norms == 0
+    ordered = norms.sort().values
+    jumps = ordered[1:] / ordered[:-1]
+    largest = int(jumps.argmax())
+    if jumps[largest] < 3:
+        return torch.zeros_like(norms, dtype=torch.bool)
+    return norms <= ordered[largest]
