@@ -49,6 +49,7 @@ def run(options: Options) -> None:
     from mjp.evaluation.pictures import batches, find_pictures
     from mjp.evaluation.sweep import sweep
     from mjp.files import write_atomically
+    from mjp.report.runs import describe
     from mjp.training.distributed import World, pick_device
     from mjp.training.evaluate import Unreadable
 
@@ -77,7 +78,8 @@ def run(options: Options) -> None:
         results[subject.name] = sweep(subject.model, stream, options.ratios, **settings)
         print(_table(subject.name, results[subject.name]))
     options.out.mkdir(parents=True, exist_ok=True)
-    facts = {"data": options.data, "models": {name: result.to_dict() for name, result in results.items()}}
+    figures = {name: result.to_dict() for name, result in results.items()}
+    facts = {**describe("eval", options), "data": options.data, "models": figures}
     write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
     draw_sweeps(results, options.out / "sweep.png")
     print(f"figures  {options.out / 'results.json'}\ncurves   {options.out / 'sweep.png'}")
