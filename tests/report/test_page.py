@@ -71,6 +71,7 @@ def test_robustness_is_shown_with_dashes_for_what_is_missing(whole: Page) -> Non
     assert "mjp 60.0 [50.0, 70.0] – – – –" in whole.text
     assert "fog 60.0 [55.0, 65.0] snow –" in whole.text
     assert "they are not ImageNet-C" in whole.text
+    assert "mjp corruptions: generated – – – –" in whole.text.split("The scale is different")[1]
 
 
 def test_robustness_without_intervals_is_shown_as_well(tmp_path: Path) -> None:

@@ -46,7 +46,11 @@ def _jigsaw(run: Run) -> Ours:
 
 
 def _robustness(run: Run) -> Ours:
-    rows = [(name, "", robustness.headline(m)) for name, m in run.models.items() if m.get("robustness")]
+    rows = []
+    for name, model in run.models.items():
+        if found := model.get("robustness"):
+            source = f"corruptions: {found['corruptions']['source']}" if "corruptions" in found else ""
+            rows.append((name, source, robustness.headline(model)))
     return Ours(f"ours: {data_name(run.facts['data'])}", rows)
 
 
