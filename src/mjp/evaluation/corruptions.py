@@ -117,7 +117,8 @@ def snow(
 
 
 def frost(x: Tensor, generator: Generator, picture: float, ice: float) -> Tensor:
-    return picture * x + ice * ice_texture(*x.shape[1:], generator)
+    height, width = x.shape[1:]
+    return picture * x + ice * ice_texture(height, width, generator)
 
 
 def ice_texture(height: int, width: int, generator: Generator) -> Tensor:
@@ -137,8 +138,8 @@ def ice_texture(height: int, width: int, generator: Generator) -> Tensor:
 
 
 def fog(x: Tensor, generator: Generator, thickness: float, decay: float) -> Tensor:
-    brightest = x.max()
-    clouds = plasma(*x.shape[1:], decay, generator)
+    (height, width), brightest = x.shape[1:], x.max()
+    clouds = plasma(height, width, decay, generator)
     return (x + thickness * clouds) * brightest / (brightest + thickness)
 
 

@@ -1,4 +1,4 @@
-"""How strong the fifteen corruptions of ImageNet-C are: what is tuned, at severity 1 to 5, for large and small pictures.
+"""How strong the fifteen corruptions of ImageNet-C are: what is tuned, at severity 1 to 5, by size of the picture.
 
 The numbers are those published with ImageNet-C (224 px) and CIFAR-10-C (32 px) by Hendrycks and Dietterich, ICLR 2019.
 No torch: the command line takes its names from here.
