@@ -41,6 +41,8 @@ CHUNK = 1000  # pictures that get their bootstrap weights at once
 class CorruptionErrors:
     """Error rates by corruption; means are over the corruptions of which every severity was measured."""
 
+    pictures: int  # in the largest set
+    seed: int
     severities: tuple[int, ...]
     errors: dict[str, list[float | None]]  # one for every severity, None where it is missing
     means: dict[str, Interval]  # over the severities
@@ -62,10 +64,11 @@ def rate_replicates(flags: Tensor, *, seed: int) -> Tensor:
 
 
 def corruption_errors(
-    replicates: Mapping[tuple[str, int], Tensor], severities: Sequence[int] = SEVERITIES
+    wrong: Mapping[tuple[str, int], Tensor], severities: Sequence[int] = SEVERITIES, *, seed: int
 ) -> CorruptionErrors:
-    """Summary of the (1 + R) error rates of every (corruption, severity) that was measured."""
-    names = list(dict.fromkeys(name for name, _ in replicates))
+    """Summary of the (N,) wrong answers in every (corruption, severity) that was measured."""
+    replicates = {cell: rate_replicates(flags, seed=seed) for cell, flags in wrong.items()}
+    names = list(dict.fromkeys(name for name, _ in wrong))
     found = {name: [replicates.get((name, severity)) for severity in severities] for name in names}
     errors = {name: [None if r is None else r[0].item() for r in row] for name, row in found.items()}
     whole = {
@@ -79,7 +82,8 @@ def corruption_errors(
     if whole and tuple(sorted(severities)) == SEVERITIES:
         mce = interval(torch.stack([mean / ALEXNET[name] for name, mean in whole.items()]).mean(0))
     means = {name: interval(mean) for name, mean in whole.items()}
-    return CorruptionErrors(tuple(severities), errors, means, mce, plain, len(whole))
+    pictures = max(len(flags) for flags in wrong.values())
+    return CorruptionErrors(pictures, seed, tuple(severities), errors, means, mce, plain, len(whole))
 
 
 def aurra(answers: Tensor) -> float:

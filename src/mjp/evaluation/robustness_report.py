@@ -61,7 +61,7 @@ class Robustness:
         if self.grid:
             result = corruptions(subject, self.grid, load, seed=seed, device=device)
             missing = self.grid.gaps(subject)
-            figures["corruptions"] = {"source": self.grid.source, "seed": seed, "missing": missing, **asdict(result)}
+            figures["corruptions"] = {"source": self.grid.source, "missing": missing, **asdict(result)}
             print(corruption_table(subject.name, result, self.grid.source))
         if self.imagenet_a:
             figures["imagenet_a"] = natural(subject, self.imagenet_a, load, seed=seed, device=device)
@@ -87,11 +87,11 @@ def answer(
 
 def corruptions(subject: Subject, grid: Grid, load: Load, *, seed: int, device: torch.device) -> CorruptionErrors:
     """The error in every cell of the grid. The pictures are cut already: they are not cut again."""
-    found = {}
+    wrong = {}
     for cell in tqdm(grid.cells(), desc=f"{subject.name}, corruptions", unit="set", disable=None):
         stream = load(subject, grid.pictures(subject, cell), crop_pct=1.0, part=f"{cell[0]} {cell[1]}")
-        found[cell] = rate_replicates(~answer(subject, stream, device).right, seed=seed)
-    return corruption_errors(found, grid.severities)
+        wrong[cell] = ~answer(subject, stream, device).right
+    return corruption_errors(wrong, grid.severities, seed=seed)
 
 
 def natural(subject: Subject, subset: ImageNetSubset, load: Load, *, seed: int, device: torch.device) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def corruption_table(name: str, result: CorruptionErrors, source: str) -> str:
     """What a person reads: error rates in percent, and their means with 95 % intervals."""
     origin = "generated corruptions, no ImageNet-C figures" if source == "generated" else source
     head = "".join(f"{severity:>7}" for severity in result.severities)
-    lines = [f"{name}: error in % by severity, 95 % intervals ({origin})", f"{'':<18}{head}    mean"]
+    lines = [f"{name}: error in % by severity on {result.pictures} pictures, 95 % intervals ({origin})", f"{'':<18}{head}    mean"]
     for corruption, row in result.errors.items():
         shown = "".join(f"{100 * error:7.1f}" if error is not None else f"{'–':>7}" for error in row)
         mean = result.means.get(corruption)
