@@ -52,22 +52,25 @@ class CorruptionErrors:
 
 
 def rate_replicates(flags: Tensor, *, seed: int) -> Tensor:
-    """(1 + R) shares of the (N,) pictures that have a flag: of all, then of every bootstrap replicate.
+    """(N, K) flags of N pictures → (1 + R, K) shares that have them: of all, then of every bootstrap replicate.
 
-    A picture's weights depend on seed and place alone. So the k-th replicates of two sets with the same pictures weigh
-    them alike, and intervals of means over sets know that it is the same pictures that are hard.
+    A picture has one weight for all K, so intervals of means over K know that it is the same pictures that are hard.
     """
-    collected = Bootstrap(1, seed=seed)
+    collected = Bootstrap(flags.shape[1], seed=seed)
     for part in flags.split(CHUNK):
-        collected.add(part.unsqueeze(1))
-    return collected.means()[:, 0]
+        collected.add(part)
+    return collected.means()
 
 
 def corruption_errors(
     wrong: Mapping[tuple[str, int], Tensor], severities: Sequence[int] = SEVERITIES, *, seed: int
 ) -> CorruptionErrors:
     """Summary of the (N,) wrong answers in every (corruption, severity) that was measured."""
-    replicates = {cell: rate_replicates(flags, seed=seed) for cell, flags in wrong.items()}
+    replicates: dict[tuple[str, int], Tensor] = {}
+    for size in {len(flags) for flags in wrong.values()}:  # sets are alike unless classes are missing
+        cells = [cell for cell, flags in wrong.items() if len(flags) == size]
+        rates = rate_replicates(torch.stack([wrong[cell] for cell in cells], 1), seed=seed)
+        replicates |= dict(zip(cells, rates.T, strict=True))
     names = list(dict.fromkeys(name for name, _ in wrong))
     found = {name: [replicates.get((name, severity)) for severity in severities] for name in names}
     errors = {name: [None if r is None else r[0].item() for r in row] for name, row in found.items()}

@@ -104,7 +104,7 @@ def natural(subject: Subject, subset: ImageNetSubset, load: Load, *, seed: int, 
         "pictures": len(answers.right),
         "missing": subset.missing,
         "seed": seed,
-        "accuracy": interval(rate_replicates(answers.right, seed=seed)),
+        "accuracy": interval(rate_replicates(answers.right.unsqueeze(1), seed=seed)[:, 0]),
         "aurra": area,
     }
 
@@ -139,7 +139,8 @@ def corruption_table(name: str, result: CorruptionErrors, source: str) -> str:
     """What a person reads: error rates in percent, and their means with 95 % intervals."""
     origin = "generated corruptions, no ImageNet-C figures" if source == "generated" else source
     head = "".join(f"{severity:>7}" for severity in result.severities)
-    lines = [f"{name}: error in % by severity on {result.pictures} pictures, 95 % intervals ({origin})", f"{'':<18}{head}    mean"]
+    lines = [f"{name}: error in % by severity on {result.pictures} pictures, 95 % intervals ({origin})"]
+    lines.append(f"{'':<18}{head}    mean")
     for corruption, row in result.errors.items():
         shown = "".join(f"{100 * error:7.1f}" if error is not None else f"{'–':>7}" for error in row)
         mean = result.means.get(corruption)
