@@ -51,8 +51,8 @@ class Bootstrap:
 
 
 def interval(replicates: Tensor) -> Interval:
-    """(1 + R): a statistic of all pictures, then that of every replicate."""
-    low, high = replicates[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    """(1 + R): a statistic of all pictures, then that of every replicate; one that got no picture (NaN) has no say."""
+    low, high = replicates[1:].nanquantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     return Interval(replicates[0].item(), low, high)
 
 

@@ -1,7 +1,7 @@
 """The fifteen corruptions of ImageNet-C at five severities, for a picture of any size, without its downloads.
 
 `corrupt(picture, name, severity, generator)` is a pure function of a (3, H, W) picture in [0, 1] and a generator. The
-recipes and their strengths are the published ones (`severities.py`), written anew with torch; three differ:
+recipes and their strengths are the published ones (`severities.py`), written anew with torch; some differ:
 
 frost          ice is drawn here, the original overlays photographs of ice
 glass_blur     all pixels of a round trade places at once, the original goes from pixel to pixel

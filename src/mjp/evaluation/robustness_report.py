@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from mjp.errors import InputError
 from mjp.evaluation.bootstrap import Interval, interval, resample
 from mjp.evaluation.models import Subject
 from mjp.evaluation.robustness import (
@@ -62,13 +63,16 @@ class Robustness:
             result = corruptions(subject, self.grid, load, seed=seed, device=device)
             missing = self.grid.gaps(subject)
             figures["corruptions"] = {"source": self.grid.source, "missing": missing, **asdict(result)}
-            print(corruption_table(subject.name, result, self.grid.source))
+            print(corruption_table(subject.name, result, self.grid.source, missing))
         if self.imagenet_a:
             figures["imagenet_a"] = natural(subject, self.imagenet_a, load, seed=seed, device=device)
-            print("ImageNet-A: accuracy {}, AURRA {} %".format(*_percents(figures["imagenet_a"], "accuracy", "aurra")))
+            found = figures["imagenet_a"]
+            shown = f"accuracy {_percent(found['accuracy'])}, AURRA {_percent(found['aurra'])} %"
+            print(f"{subject.name}: ImageNet-A {shown}{_without(found['missing'])}")
         if self.imagenet_o:
             figures["imagenet_o"] = outliers(subject, *self.imagenet_o, load, seed=seed, device=device)
-            print("ImageNet-O: AUPR {} %".format(*_percents(figures["imagenet_o"], "aupr")))
+            found = figures["imagenet_o"]
+            print(f"{subject.name}: ImageNet-O AUPR {_percent(found['aupr'])} %{_without(found['missing'])}")
         return figures
 
 
@@ -124,6 +128,8 @@ def outliers(
         stream = load(subject, subset.pictures(), part=name)
         answers = answer(subject, stream, device, subset.columns(subject))
         scores.append(-answers.confidence[answers.labels >= 0])
+        if not len(scores[-1]):
+            raise InputError(f"none of the pictures in {subset.root} can be read")
     return {
         "source": str(strange.root),
         "ordinary": str(ordinary.root),
@@ -135,7 +141,7 @@ def outliers(
     }
 
 
-def corruption_table(name: str, result: CorruptionErrors, source: str) -> str:
+def corruption_table(name: str, result: CorruptionErrors, source: str, missing: list[str]) -> str:
     """What a person reads: error rates in percent, and their means with 95 % intervals."""
     origin = "generated corruptions, no ImageNet-C figures" if source == "generated" else source
     head = "".join(f"{severity:>7}" for severity in result.severities)
@@ -146,7 +152,7 @@ def corruption_table(name: str, result: CorruptionErrors, source: str) -> str:
         mean = result.means.get(corruption)
         lines.append(f"{corruption:<18}{shown}    {_percent(mean) if mean else '–'}")
     if result.mce_unnormalised:
-        over = f"over {result.mce_over} of {len(ALEXNET)} corruptions"
+        over = f"over {result.mce_over} of {len(ALEXNET)} corruptions{_without(missing)}"
         lines.append(f"mean error {_percent(result.mce_unnormalised)} % {over}")
         if result.mce:
             lines.append(f"mCE {_percent(result.mce)} %, relative to AlexNet on ImageNet-C, {over}")
@@ -157,5 +163,8 @@ def _percent(value: Interval) -> str:
     return f"{100 * value.mean:5.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
 
 
-def _percents(figures: dict[str, Any], *names: str) -> list[str]:
-    return [_percent(figures[name]) for name in names]
+def _without(missing: list[str]) -> str:
+    if not missing:
+        return ""
+    more = ", …" if len(missing) > 3 else ""
+    return f", without {len(missing)} that are missing ({', '.join(missing[:3])}{more})"
