@@ -148,6 +148,8 @@ def _train(
     for _ in range(local.steps):
         plan = _draw(own, images, defence, generator)
         gradients = _gradients(own, images, labels, plan, defence, generator)
+        if defence.positions == "frozen":
+            gradients = _keep_home(gradients, defence)
         with torch.no_grad():
             for name, parameter in own.named_parameters():
                 if name in gradients:

@@ -6,7 +6,7 @@ projection; E (N, D) the position table; G (N, D) = ∂L/∂(tokens of the patch
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from timm.models import VisionTransformer
@@ -34,6 +34,19 @@ class Refused(InputError):
     """An attack that cannot run on what it was given, and why."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much an attack that searches may spend, and what it searches for."""
+
+    steps: int = 200
+    restarts: int = 1
+    lr: float = 0.05
+    objective: Literal["cosine", "l2"] = "cosine"
+    tv: float = 1e-3
+    edges: float = 1e-2
+    seed: int = 0
+
+
 @dataclass(frozen=True)
 class Reconstruction:
     """What an attack believes the pictures to be, and what it can tell about its own certainty."""
@@ -45,10 +58,11 @@ class Reconstruction:
 class View:
     """Everything an attack may use. Pictures, labels and plan of the client are not in here, nor can they be."""
 
-    def __init__(self, update: Update, model: MJP, prior: Prior) -> None:
+    def __init__(self, update: Update, model: MJP, prior: Prior, effort: Effort | None = None) -> None:
         if not isinstance(model.model, VisionTransformer):
             raise Refused(f"the attacks know timm's ViT and DeiT, not {type(model.model).__name__}")
         self.model, self.facts, self.prior = model, update.facts, prior
+        self.effort = effort or Effort()
         # relative error of the update's numbers that their format alone explains
         self.resolution = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
         self.gradients = {name: g.double() for name, g in gradients_of(update, model).items()}
