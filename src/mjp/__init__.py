@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mjp.method.shuffle import shuffle_image as shuffle_image
     from mjp.method.shuffle import shuffle_tokens as shuffle_tokens
     from mjp.method.shuffle import spp as spp
+    from mjp.shipped import load as load
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ _HOME = {
     "shuffle_image": "mjp.method.shuffle",
     "shuffle_tokens": "mjp.method.shuffle",
     "spp": "mjp.method.shuffle",
+    "load": "mjp.shipped",
 }
 __all__ = ["__version__", *_HOME]
 

@@ -13,6 +13,8 @@ COMMANDS = {
     "eval": ("mjp.cli.eval", "accuracy, consistency and feature shift under the jigsaw, with intervals"),
     "study": ("mjp.cli.study", "what position embeddings have learned, and where the class token looks"),
     "report": ("mjp.cli.report", "one page with the results of several models, and the published figures beside"),
+    "attack": ("mjp.cli.attack", "see what a shared gradient gives away of a picture"),
+    "audit": ("mjp.cli.audit", "models × defences × attacks: what leaks, with intervals; killable and resumable"),
     "demo": ("mjp.cli.demo", "see the jigsaw on a picture and measure the guarantees, in seconds"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
 }

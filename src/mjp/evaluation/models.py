@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import timm
+import torch
 from torch import nn
 
 from mjp.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
+from mjp.shipped import SHIPPED, load
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,35 @@ class Subject:
             raise InputError(f"{self.name} tells {count} classes apart, the pictures have {len(found)}")
 
 
-def find_model(text: str) -> Subject:
-    """The model that `text` names. A plain timm model is wrapped as variant A, so that a plan can be applied to it."""
+def find_model(text: str, *, random_weights: int | None = None) -> Subject:
+    """The model that `text` names. A plain timm model is wrapped as variant A, so that a plan can be applied to it.
+
+    With a seed for random weights, `timm:NAME` is not downloaded but initialised.
+    """
     if text.startswith("timm:"):
-        return _subject(text, MJP(_pretrained(text.removeprefix("timm:")), variant("A")))
+        return _subject(text, MJP(_timm(text.removeprefix("timm:"), random_weights), variant("A")))
+    if text in SHIPPED:
+        return _subject(text, load(text))
     folder = Path(text)
     if (folder / "model" / "config.json").is_file():  # the folder of a training run
         folder = folder / "model"
     if folder.is_dir():
         return _subject(text, MJP.from_pretrained(folder))
     if "/" not in text:
-        raise InputError(f"there is no model {text!r}: give a folder, timm:NAME, or a hub repository OWNER/NAME")
+        raise InputError(
+            f"there is no model {text!r}: give a folder, timm:NAME, a hub repository OWNER/NAME, or a shipped name "
+            f"({', '.join(SHIPPED)})"
+        )
     return _subject(text, MJP.from_pretrained(text))
 
 
-def _pretrained(name: str) -> nn.Module:
+def _timm(name: str, random_weights: int | None) -> nn.Module:
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}: timm.list_models() names them")
+    if random_weights is not None:
+        with torch.random.fork_rng(devices=[]):  # timm draws weights from torch's global generator
+            torch.manual_seed(random_weights)
+            return timm.create_model(name)
     try:
         return timm.create_model(name, pretrained=True)
     except (OSError, RuntimeError, ValueError) as error:

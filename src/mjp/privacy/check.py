@@ -13,6 +13,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 from mjp.method.plan import Plan, identity_plan
 from mjp.privacy.update import plain_name
 from mjp.privacy.view import Refused, View
+
 CONVINCING = 0.97  # cosine
 
 

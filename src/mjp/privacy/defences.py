@@ -59,7 +59,9 @@ def parse(text: str) -> Defence:
             raise InputError(f"unknown defence {part!r}: choose from {GRAMMAR}, joined by +")
         change = _PARTS[name](_number(part, value, name))
         if seen & change.keys():
-            raise InputError(f"defence {text!r} says the same thing twice: {part!r} repeats or contradicts another part")
+            raise InputError(
+                f"defence {text!r} says the same thing twice: {part!r} repeats or contradicts another part"
+            )
         seen |= change.keys()
         defence = replace(defence, **change)
     if defence.positions == "none" and defence.jigsaw == "mjp":

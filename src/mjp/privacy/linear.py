@@ -36,7 +36,7 @@ def calm(view: View, solve: Callable[[float], Tensor], noise: float) -> tuple[Te
 
 
 def solve_mixed(view: View, mixing: Tensor, mixed: Tensor, noise: float) -> Tensor:
-    """The most probable X (N, P) with G = `mixing` (N, D), M = `mixed` (D, P) and white noise of that deviation in M."""
+    """The most probable X (N, P) for G = `mixing` (N, D), M = `mixed` (D, P) and white noise of that deviation in M."""
     # Gᵀ = · diag(values) modes: in the coordinates Y = modes·X the equations fall apart into one for each mode
     _, values, modes = torch.linalg.svd(mixing.T, full_matrices=False)
     # G is as noisy as M is: what that noise adds to its singular values is no certainty
@@ -57,11 +57,13 @@ def solve_mixed(view: View, mixing: Tensor, mixed: Tensor, noise: float) -> Tens
 
 
 def solve_spanned(view: View, basis: Tensor, mixing: Tensor, target: Tensor, noise: float) -> Tensor:
-    """The most probable X = Z·basis with mixing Zᵀ = target (·, N) up to white noise; basis (r, P), orthonormal rows."""
+    """The most probable X = Z·basis with mixing Zᵀ = target (·, N) up to white noise; basis (r, P) orthonormal."""
     start = view.patches(view.prior.mean)
     offset = start @ basis.T  # (N, r)
     # beyond this ratio of certainty to prior, rounding would leave nothing of the prior where the equations are silent
-    noise = max(noise, RATIO**-0.5 * float(torch.linalg.matrix_norm(mixing, 2) / PatchModes(view).values.median().sqrt()))
+    noise = max(
+        noise, RATIO**-0.5 * float(torch.linalg.matrix_norm(mixing, 2) / PatchModes(view).values.median().sqrt())
+    )
     certainty = mixing.T @ mixing / noise**2
     known = (target - mixing @ offset.T).T @ mixing / noise**2  # (N, r)
     outside = _precision(view, start - offset @ basis) @ basis.T  # the mean may lie outside the span

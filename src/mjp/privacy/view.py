@@ -91,7 +91,9 @@ class View:
             "values": lambda: self.vit.pos_embed is not None and bool(self.table.any()),
             "qkv": lambda: "blocks.0.attn.qkv.weight" in self.gradients,
             "unknown": lambda: self.model.unknown is not None,
-            "norm": lambda: isinstance(block.norm1, torch.nn.LayerNorm) and isinstance(self.vit.norm_pre, torch.nn.Identity),
+            "norm": lambda: (
+                isinstance(block.norm1, torch.nn.LayerNorm) and isinstance(self.vit.norm_pre, torch.nn.Identity)
+            ),
             "no_norm": lambda: isinstance(block.norm1, torch.nn.Identity),
         }[need]()
 

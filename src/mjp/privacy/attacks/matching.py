@@ -64,9 +64,7 @@ def _noisy(view: View, generator: torch.Generator) -> Tensor:
     return (view.prior.mean + 0.1 * noise).clamp(0, 1)
 
 
-def _descend(
-    view: View, start: Tensor, labels: Tensor, plan: Plan, tick: Callable[[], object]
-) -> tuple[float, Tensor]:
+def _descend(view: View, start: Tensor, labels: Tensor, plan: Plan, tick: Callable[[], object]) -> tuple[float, Tensor]:
     """Adam on the pixels, kept in [0, 1]; the best objective seen and its pictures."""
     effort, like = view.effort, next(view.model.parameters())
     pixels = start.to(like).clone().requires_grad_()

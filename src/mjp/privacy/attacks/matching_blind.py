@@ -1,6 +1,6 @@
 """Gradient matching by an attacker who does not know of the mask: no closed-form start, every position its own.
 
-The published attacks are of this kind. Beside the informed one it shows what a defence owes to the attacker's ignorance.
+The published attacks are of this kind. Beside the informed one it shows what a defence owes to ignorance.
 """
 
 from mjp.privacy.attacks import matching

@@ -1,13 +1,13 @@
 """Span attack: needs no gradient of any position embedding. One picture, first block as timm builds it (pre-norm).
 
-    The rows of ∂L/∂W span the patches:           x_i = a_i B,  B (N, P)
-    The rows of ∂L/∂W_qkv span the normalised tokens S, and LayerNorm is linear up to a scale s_i, so for every i
+The rows of ∂L/∂W span the patches:           x_i = a_i B,  B (N, P)
+The rows of ∂L/∂W_qkv span the normalised tokens S, and LayerNorm is linear up to a scale s_i, so for every i
 
-        Q (γ ⊙ C(W B ᵀa_i + b + E_i)) = 0          Q projects off S and off β, C centres
+    Q (γ ⊙ C(W B ᵀa_i + b + E_i)) = 0          Q projects off S and off β, C centres
 
-    linear in a_i, with public E_i: the values of the position table tell the patches apart although its gradient stays
-    at home. Unique when N + T ≤ D − 1 (T tokens). Directions that stay open (too narrow a network; the differences of
-    patches that share E_unk) and noise are left to the prior.
+linear in a_i, with public E_i: the values of the position table tell the patches apart although its gradient stays
+at home. Unique when N + T ≤ D − 1 (T tokens). Directions that stay open (too narrow a network; the differences of
+patches that share E_unk) and noise are left to the prior.
 """
 
 from typing import Any
@@ -39,7 +39,9 @@ def run(view: View) -> Reconstruction:
     open_ = max(cells + tokens - (width - 1), int(mask.sum()) - 1, 0)
     noise = _noise(view, mixing, target, rank=cells - open_, equations=width - 1 - tokens)
     scale = float(target.square().mean().sqrt())
-    found, _ = calm(view, lambda deviation: solve_spanned(view, basis, mixing, target, deviation * scale), noise / scale)
+    found, _ = calm(
+        view, lambda deviation: solve_spanned(view, basis, mixing, target, deviation * scale), noise / scale
+    )
     condition = float(values[0] / values[cells - open_ - 1])
     return view.reconstruction(found, condition=condition, open_dimensions=open_, masked=int(mask.sum()))
 

@@ -1,0 +1,157 @@
+"""An audit: models × defences × pictures × attacks, kept line by line so that it can be killed and taken up again.
+
+cells.jsonl    first line: the settings; then one line for each finished (model, defence, batch), with all attacks
+summary        for each model and defence the mean over pictures of every attack, the best attack, and what it gains
+               over the data-free guess, with 95 % bootstrap intervals over pictures
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mjp.errors import InputError
+from mjp.evaluation.bootstrap import Bootstrap
+from mjp.privacy.defences import parse
+from mjp.privacy.examine import GUESS
+
+QUANTITIES = ("psnr", "ssim", "lpips", "mse", "fft2d", "recovered", "permuted_psnr", "psnr_masked", "psnr_unmasked")
+MARGIN = 1.0  # dB over the data-free guess below which a defence is said to hold
+
+
+@dataclass(frozen=True)
+class Key:
+    model: str
+    defence: str
+    batch: int
+
+
+class Cells:
+    """The file of finished cells."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path, self.found = path, dict[Key, list[dict[str, Any]]]()
+        lines = path.read_text().splitlines() if path.is_file() else []
+        if not lines:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"settings": settings}) + "\n")
+        elif json.loads(lines[0]).get("settings") != json.loads(json.dumps(settings)):
+            raise InputError(f"{path} belongs to an audit with other settings: choose another --out, or remove it")
+        for line in lines[1:]:
+            try:
+                cell = json.loads(line)
+            except json.JSONDecodeError:  # the line at which a run was killed
+                continue
+            self.found[Key(cell["model"], cell["defence"], cell["batch"])] = cell["findings"]
+        if lines and not path.read_text().endswith("\n"):
+            with path.open("a") as file:
+                file.write("\n")
+
+    def add(self, key: Key, findings: list[dict[str, Any]]) -> None:
+        line = json.dumps({"model": key.model, "defence": key.defence, "batch": key.batch, "findings": findings})
+        with self.path.open("a") as file:
+            file.write(line + "\n")
+        self.found[key] = findings
+
+
+def summarise(cells: Cells, models: Iterable[str], defences: Iterable[str], *, seed: int) -> list[dict[str, Any]]:
+    """One row for each model, defence and setting."""
+    rows = []
+    for model in models:
+        for defence in defences:
+            findings = [found for key, found in cells.found.items() if (key.model, key.defence) == (model, defence)]
+            for setting in sorted({name for found in findings for one in found for name in one["scores"]}):
+                rows.append({"model": model, "defence": defence, "setting": setting, **_row(findings, setting, seed)})
+    return rows
+
+
+def _row(findings: list[list[dict[str, Any]]], setting: str, seed: int) -> dict[str, Any]:
+    names = list(dict.fromkeys(one["attack"] for found in findings for one in found))
+    attacks, refused = {}, {}
+    for name in names:
+        mine = [one for found in findings for one in found if one["attack"] == name]
+        scores = [score for one in mine for score in one["scores"].get(setting, [])]
+        if len(scores) < sum(len(found[0]["scores"][setting]) for found in findings):  # a picture without a result
+            refused[name] = next(one["refused"] for one in mine if one["refused"])
+        else:
+            attacks[name] = {**_means(scores, seed), **_extras(mine, scores)}
+    rivals = [name for name in attacks if name != GUESS]
+    best = max(rivals, key=lambda name: attacks[name]["psnr"][0], default=None)
+    return {"attacks": attacks, "refused": refused, "best": best, **_gains(findings, setting, seed, rivals)}
+
+
+def _means(scores: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    """{quantity: (mean, low, high)}, None where it is not available for every picture."""
+    found: dict[str, Any] = {}
+    for quantity in QUANTITIES:
+        values = [score[quantity] for score in scores]
+        found[quantity] = None if None in values else _interval(values, seed)
+    return found
+
+
+def _extras(findings: list[dict[str, Any]], scores: list[dict[str, Any]]) -> dict[str, Any]:
+    conditions = [one["facts"]["condition"] for one in findings if "condition" in one["facts"]]
+    matches = [one["facts"]["match"] for one in findings if one["facts"].get("match") is not None]
+    return {
+        "worst_picture": max(score["psnr"] for score in scores),  # the picture that was given away most
+        "condition": sum(conditions) / len(conditions) if conditions else None,
+        "match": sum(matches) / len(matches) if matches else None,
+        "seconds": sum(one["seconds"] for one in findings) / len(findings),
+        "pictures": len(scores),
+    }
+
+
+def _gains(findings: list[list[dict[str, Any]]], setting: str, seed: int, rivals: list[str]) -> dict[str, Any]:
+    """Gain of the best attack over the guess in dB, picture by picture: all patches, masked and unmasked apart.
+
+    The best attack is chosen for each quantity on its mean: masked patches may have another enemy than unmasked ones.
+    """
+    gains: dict[str, Any] = {}
+    for quantity in ("psnr", "psnr_masked", "psnr_unmasked"):
+        guess = _column(findings, GUESS, setting, quantity)
+        if None in guess or not rivals:
+            gains[f"gain_{quantity}"] = None
+            continue
+        columns = {name: _column(findings, name, setting, quantity) for name in rivals}
+        best = max(columns, key=lambda name: sum(columns[name]))
+        differences = [a - b for a, b in zip(columns[best], guess, strict=True)]
+        gains[f"gain_{quantity}"] = {"attack": best, "db": _interval(differences, seed)}
+    return gains
+
+
+def _column(findings: list[list[dict[str, Any]]], name: str, setting: str, quantity: str) -> list[Any]:
+    return [
+        score[quantity]
+        for found in findings
+        for one in found
+        if one["attack"] == name
+        for score in one["scores"].get(setting, [])
+    ]
+
+
+def _interval(values: list[float], seed: int) -> tuple[float, float, float]:
+    bootstrap = Bootstrap(1, seed=seed)
+    bootstrap.add(torch.tensor(values, dtype=torch.float64).unsqueeze(1))
+    return tuple(bootstrap.intervals()[0])
+
+
+def smallest_ratio(rows: list[dict[str, Any]], model: str, quantity: str) -> float | None:
+    """The smallest γ from which on the best attack gains less than 1 dB over the guess, at it and at every larger γ.
+
+    Only plain `mjp:γ` counts, in setting (b). None: no measured γ is enough.
+    """
+    gains = {}
+    for row in rows:
+        defence = parse(row["defence"])
+        plain = row["defence"] == f"mjp:{defence.ratio:g}"
+        if row["model"] == model and row["setting"] == "b" and plain and row[f"gain_{quantity}"]:
+            gains[defence.ratio] = row[f"gain_{quantity}"]["db"][0]
+    enough = None
+    for ratio in sorted(gains, reverse=True):
+        if gains[ratio] >= MARGIN:
+            break
+        enough = ratio
+    return enough

@@ -1,0 +1,147 @@
+"""One defence, one batch of pictures, all attacks: the client makes an update, every attack gets its file, and only
+then are the results laid beside the pictures.
+
+Settings, as published: (a) nothing is shuffled, a reconstruction is compared with the picture x; under a jigsaw
+(b) with the shuffled picture x̃, and (c) with x itself.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mjp.evaluation.models import Subject
+from mjp.method.model import MJP
+from mjp.privacy.attacks import Attack
+from mjp.privacy.check import match
+from mjp.privacy.defences import Defence
+from mjp.privacy.metrics import Perceptual, Score, match_batch, score
+from mjp.privacy.prior import Prior
+from mjp.privacy.update import Update, load_update
+from mjp.privacy.victim import Secret, make_update, shared_network
+from mjp.privacy.view import Effort, Reconstruction, Refused, View
+
+GUESS = "guess"  # the row of the data-free guess in every table
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one attack made of one update. `scores`: {setting: [one Score for each picture]}."""
+
+    attack: str
+    pictures: Tensor | None  # (B, 3, H, W), None if it refused
+    refused: str | None
+    scores: dict[str, list[Score]]
+    seconds: float
+    facts: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        scores = {setting: [asdict(one) for one in many] for setting, many in self.scores.items()}
+        return {
+            "attack": self.attack,
+            "refused": self.refused,
+            "seconds": round(self.seconds, 3),
+            "facts": self.facts,
+            "scores": scores,
+        }
+
+
+def examine(
+    subject: Subject,
+    pictures: Tensor,
+    labels: Tensor,
+    defence: Defence,
+    attacks: Sequence[Attack],
+    prior: Prior,
+    *,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+    effort: Effort | None = None,
+    lpips: Perceptual | None = None,
+) -> Iterator[Finding]:
+    """The data-free guess, then every attack, on (B, 3, H, W) pictures in [0, 1]."""
+    mean, std = (torch.tensor(v, dtype=dtype).view(-1, 1, 1) for v in (subject.mean, subject.std))
+    images = (pictures.to(dtype) - mean) / std
+    network = shared_network(subject.model.to(dtype), defence)
+    updates: dict[str, tuple[MJP, Update, Secret]] = {}
+
+    def updated(attack: Attack) -> tuple[MJP, Update, Secret]:
+        """The update of the network that this attack is for; nearly all are for the unmodified one."""
+        kind = attack.NAME if hasattr(attack, "network") else "unmodified"
+        if kind not in updates:
+            own = attack.network(network) if hasattr(attack, "network") else network
+            generator = torch.Generator().manual_seed(seed)
+            facts = {"mean": subject.mean, "std": subject.std}
+            update, secret = make_update(own, images, labels, defence, generator=generator, facts=facts)
+            updates[kind] = (own, through_a_file(update), secret)
+        return updates[kind]
+
+    guessed = False
+    for attack in attacks:
+        own, update, secret = updated(attack)
+        judge = Judge(pictures, secret, lpips)
+        if not guessed:
+            guess = prior.mean.clamp(0, 1).expand_as(pictures)
+            yield Finding(GUESS, guess, None, judge(guess), 0.0, {})
+            guessed = True
+        yield try_attack(attack, own, update, prior, effort, judge)
+
+
+def try_attack(
+    attack: Attack, network: MJP, update: Update, prior: Prior, effort: Effort | None, judge: "Judge | None" = None
+) -> Finding:
+    """Run one attack. Without a judge (an update from elsewhere) there is nothing to score it against."""
+    started = time.perf_counter()
+    try:
+        view = View(update, network, prior, effort)
+        found: Reconstruction = attack.run(view)
+        seconds = time.perf_counter() - started
+        facts = {**found.facts, "match": _match(view, found.pictures)}
+    except Refused as reason:
+        return Finding(attack.NAME, None, str(reason), {}, time.perf_counter() - started, {})
+    scores = judge(found.pictures) if judge else {}
+    return Finding(attack.NAME, found.pictures, None, scores, seconds, facts)
+
+
+class Judge:
+    """Knows the secret; lays reconstructions beside it."""
+
+    def __init__(self, pictures: Tensor, secret: Secret, lpips: Perceptual | None) -> None:
+        self.pictures, self.secret, self.lpips = pictures.double(), secret, lpips
+        grid = secret.plan.grid
+        self.patch = pictures.shape[-2] // grid[0]
+        shuffled = Secret(self.pictures, secret.labels, secret.plan).shuffled
+        moved = secret.plan.budget > 0
+        self.targets = {"b": shuffled, "c": self.pictures} if moved else {"a": self.pictures}
+
+    def __call__(self, found: Tensor) -> dict[str, list[Score]]:
+        scores = {}
+        for setting, targets in self.targets.items():
+            chosen = found if found.shape[0] == len(targets) else found[:1].expand_as(targets)
+            order = match_batch(targets, chosen)
+            scores[setting] = [
+                score(target, chosen[k], patch=self.patch, mask=mask, lpips=self.lpips)
+                for target, k, mask in zip(targets, order.tolist(), self.secret.plan.mask, strict=True)
+            ]
+        return scores
+
+
+def through_a_file(update: Update) -> Update:
+    """Write and read it: an attack gets what a file can hold, whatever else is in memory."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "update.safetensors"
+        update.save(path)
+        return load_update(path)
+
+
+def _match(view: View, pictures: Tensor) -> float | None:
+    """How well the reconstruction explains the update, which an attacker can tell alone; None without labels."""
+    try:
+        return match(view, pictures.expand(view.facts.batch, -1, -1, -1))
+    except Refused:
+        return None
