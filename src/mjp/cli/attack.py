@@ -225,7 +225,8 @@ def _write(options: Options, rows: Any, titles: list[str], title: str, figures: 
 
     sheet = contact_sheet({name: [enlarged(t) for t in row] for name, row in rows.items()}, titles, title=title)
     options.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**describe("attack", options), **figures}, indent=2, default=str)
+    facts = {**describe("attack", options), "models": {options.model: {}}, **figures}
+    text = json.dumps(facts, indent=2, default=str)
     write_atomically(options.out / "results.json", lambda path: path.write_text(text + "\n"))
     write_atomically(options.out / "attack.png", sheet.save)
     print(f"\nfigures  {options.out / 'results.json'}\npicture  {options.out / 'attack.png'}")

@@ -15,7 +15,8 @@ COMMANDS = {
     "report": ("mjp.cli.report", "one page with the results of several models, and the published figures beside"),
     "attack": ("mjp.cli.attack", "see what a shared gradient gives away of a picture"),
     "audit": ("mjp.cli.audit", "models × defences × attacks: what leaks, with intervals; killable and resumable"),
-    "demo": ("mjp.cli.demo", "see the jigsaw on a picture and measure the guarantees, in seconds"),
+    "jigsaw": ("mjp.cli.jigsaw", "see the jigsaw on a picture and measure the guarantees, in seconds"),
+    "demo": ("mjp.cli.demo", "all of it on the two shipped models, in minutes, as one page"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from mjp.errors import InputError
-from mjp.evaluation.bootstrap import Bootstrap
+from mjp.evaluation.bootstrap import Bootstrap, Interval
 from mjp.privacy.defences import parse
 from mjp.privacy.examine import GUESS
 
@@ -132,10 +132,10 @@ def _column(findings: list[list[dict[str, Any]]], name: str, setting: str, quant
     ]
 
 
-def _interval(values: list[float], seed: int) -> tuple[float, float, float]:
+def _interval(values: list[float], seed: int) -> Interval:
     bootstrap = Bootstrap(1, seed=seed)
     bootstrap.add(torch.tensor(values, dtype=torch.float64).unsqueeze(1))
-    return tuple(bootstrap.intervals()[0])
+    return bootstrap.intervals()[0]
 
 
 def smallest_ratio(rows: list[dict[str, Any]], model: str, quantity: str) -> float | None:

@@ -52,7 +52,7 @@ class Defence:
 
 def parse(text: str) -> Defence:
     """Read a defence such as `mjp:0.27+bf16`."""
-    defence, seen = Defence(text=text), set()
+    defence, seen = Defence(text=text), set[str]()
     for part in text.split("+"):
         name, _, value = part.strip().partition(":")
         if name not in _PARTS:

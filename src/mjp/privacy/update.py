@@ -9,7 +9,7 @@ An attack gets these two and the public model. Whatever made them (Flower, PySyf
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -81,9 +81,10 @@ def _read_facts(path: Path, changes: dict[str, Any]) -> Facts:
     known = {field.name for field in fields(Facts)}
     if not isinstance(found, dict) or set(found) - known:
         raise InputError(f"{path} must hold facts of an update: {', '.join(sorted(known))}")
-    values = {**found, **{name: value for name, value in changes.items() if value is not None}}
+    stated = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    values: dict[str, Any] = {**stated, **{name: value for name, value in changes.items() if value is not None}}
     try:
-        return Facts(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        return Facts(**values)
     except TypeError as error:
         raise InputError(f"{path} holds a fact of the wrong type: {error}") from error
 
@@ -124,5 +125,5 @@ def _check(found: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
         if not tensor.is_floating_point():
             kind = str(tensor.dtype).removeprefix("torch.")
             raise InputError(f"{name} of the update must hold floating-point numbers, not {kind}")
-        if not cast(Tensor, torch.isfinite(tensor).all()):
+        if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"{name} of the update holds NaN or infinity: no picture can be told from it")

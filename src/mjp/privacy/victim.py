@@ -153,7 +153,7 @@ def _train(
         with torch.no_grad():
             for name, parameter in own.named_parameters():
                 if name in gradients:
-                    parameter -= local.lr * gradients[name]
+                    parameter.sub_(local.lr * gradients[name])
     return {name: p.detach() for name, p in own.named_parameters() if p.requires_grad}, plan
 
 

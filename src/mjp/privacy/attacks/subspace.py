@@ -12,6 +12,8 @@ So every patch is known up to the k − 1 differences of the masked patches: k =
 rest. What those dimensions are cannot be improved on by any attack that is linear in the first layer.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from mjp.privacy.linear import solve_open
 from mjp.privacy.view import Reconstruction, Refused, View
 
 NAME, TITLE = "subspace", "mask-aware subspace attack"
+Columns = Callable[[Tensor], Tensor]
 
 
 def run(view: View) -> Reconstruction:
@@ -44,7 +47,7 @@ def run(view: View) -> Reconstruction:
     return view.reconstruction(found, condition=condition, open_dimensions=count - 1, masked=count)
 
 
-def _pseudo_inverse(mixing: Tensor) -> tuple[object, float]:
+def _pseudo_inverse(mixing: Tensor) -> tuple[Columns, float]:
     """v ↦ (Gᵀ)⁺ v, and the condition number of G."""
     left, values, right = torch.linalg.svd(mixing, full_matrices=False)
 
@@ -54,7 +57,7 @@ def _pseudo_inverse(mixing: Tensor) -> tuple[object, float]:
     return solve, float(values[0] / values[-1]) if len(values) else 1.0
 
 
-def _projector(mixing: Tensor) -> object:
+def _projector(mixing: Tensor) -> Columns:
     """v ↦ v without its part in the row space of G."""
     right = torch.linalg.svd(mixing, full_matrices=False)[2]
     return lambda columns: columns - right.T @ (right @ columns)

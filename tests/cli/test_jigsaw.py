@@ -1,4 +1,4 @@
-"""`mjp demo`: real results, in the folder that it names."""
+"""`mjp jigsaw`: real results, in the folder that it names."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ from PIL import Image
 from mjp.cli.main import main
 
 
-def test_demo_writes_a_picture_and_figures_that_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--out", str(tmp_path / "out")]) == 0
+def test_jigsaw_writes_a_picture_and_figures_that_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["jigsaw", "--out", str(tmp_path / "out")]) == 0
     figures = json.loads((tmp_path / "out" / "results.json").read_text())
     assert figures["masked_patches"] == 52  # ⌊.27 · 196⌋
     assert figures["off_difference"] == figures["inverse_difference"] == 0
@@ -32,20 +32,20 @@ def test_demo_writes_a_picture_and_figures_that_hold(tmp_path: Path, capsys: pyt
 def test_bad_input_is_one_sentence_and_writes_nothing(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--out", str(tmp_path / "out"), *arguments]) == 2
+    assert main(["jigsaw", "--out", str(tmp_path / "out"), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_that_is_no_picture_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "fake.jpg").write_text("not a picture")
-    assert main(["demo", "--out", str(tmp_path / "out"), "--picture", str(tmp_path / "fake.jpg")]) == 2
+    assert main(["jigsaw", "--out", str(tmp_path / "out"), "--picture", str(tmp_path / "fake.jpg")]) == 2
     assert "fake.jpg cannot be read as a picture" in capsys.readouterr().err
 
 
 def test_an_own_picture_is_used(tmp_path: Path) -> None:
     Image.new("RGB", (300, 200), (255, 0, 0)).save(tmp_path / "red.png")
-    assert main(["demo", "--out", str(tmp_path / "out"), "--picture", str(tmp_path / "red.png")]) == 0
+    assert main(["jigsaw", "--out", str(tmp_path / "out"), "--picture", str(tmp_path / "red.png")]) == 0
     with Image.open(tmp_path / "out" / "jigsaw.png") as sheet:
         colours = {colour for _, colour in sheet.convert("RGB").getcolors(1 << 24) or []}
     assert (255, 0, 0) in colours
