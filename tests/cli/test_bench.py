@@ -29,3 +29,10 @@ def test_people_get_sentences(capsys: pytest.CaptureFixture[str]) -> None:
 def test_zero_repeats_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", option, "0"]) == 2
     assert option in capsys.readouterr().err
+
+
+def test_sweep_prints_its_cost_in_plain_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--sweep", "--json", "--repeats", "1"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["sweep_ratios"] == 5
+    assert figures["sweep_cost_ratio"] > 0

@@ -22,6 +22,8 @@ class Options:
     plain training), medians of steps that take turns."""
     train_repeats: int = 40
     """Training steps of each kind with --train."""
+    sweep: bool = False
+    """Measure evaluation instead: sweep_cost_ratio, a sweep over γ relative to (number of γ + 1) plain passes."""
     json: bool = False
     """Print one JSON object and nothing else."""
     batch: int = 16
@@ -37,6 +39,8 @@ def run(options: Options) -> None:
         raise InputError("--batch, --repeats and --train-repeats must be at least 1")
     if options.train:
         _print_training(options)
+    elif options.sweep:
+        _print_sweep(options)
     else:
         _print_method(options)
 
@@ -66,6 +70,17 @@ def _print_training(options: Options) -> None:
     else:
         print(f"training engine   {result['engine_overhead_percent']:+.2f} % over a bare PyTorch loop")
         print(f"MJP               {result['mjp_train_overhead_percent']:+.2f} % over plain training")
+
+
+def _print_sweep(options: Options) -> None:
+    from mjp.cli.bench_sweep import measure
+
+    result = measure(options.repeats)
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        passes = result["sweep_ratios"] + 1
+        print(f"sweep over {result['sweep_ratios']} ratios   {result['sweep_cost_ratio']:.2f} × {passes} plain passes")
 
 
 def fastest(repeats: int, slow: str | None = None, **functions: Callable[[], object]) -> dict[str, float]:

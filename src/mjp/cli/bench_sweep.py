@@ -1,0 +1,56 @@
+"""What a sweep over γ costs, in plain passes over the same pictures: at most 1.1 × (number of jigsaws + 1).
+
+The model of the mini_cifar10 recipe, a batch in memory; sweep and plain pass take turns, and the medians are compared.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import timm
+import torch
+from tqdm import trange
+
+from mjp.evaluation.sweep import sweep
+from mjp.method.config import variant
+from mjp.method.model import MJP
+
+RATIOS = (0.03, 0.09, 0.27, 0.5, 0.9)
+
+
+def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
+    """sweep_cost_ratio: seconds of the sweep over seconds of (forward passes + 1) plain passes."""
+    small = {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 6, "num_heads": 3, "num_classes": 10}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = MJP(timm.create_model("deit_tiny_patch16_224", **small), variant("E")).eval()
+    images = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    data = [(images, torch.arange(batch) % 10)] * 2
+
+    def sweeping() -> None:
+        sweep(model, data, RATIOS, draws=1, seed=0, device=torch.device("cpu"))
+
+    @torch.no_grad()
+    def plain() -> None:
+        for pictures, labels in data:
+            (model(pictures).argmax(1) == labels).float().mean().item()
+
+    seconds = {"sweep": list[float](), "plain": list[float]()}
+    for _ in trange(repeats + 1, desc="sweeps", disable=None):
+        seconds["sweep"].append(_timed(sweeping))
+        seconds["plain"] += [_timed(plain) for _ in range(len(RATIOS) + 1)]
+    swept, passed = (statistics.median(values[1:]) for values in seconds.values())  # the first warms up
+    return {
+        "sweep_cost_ratio": round(swept / ((len(RATIOS) + 1) * passed), 3),
+        "sweep_ms": round(1e3 * swept, 1),
+        "plain_pass_ms": round(1e3 * passed, 1),
+        "sweep_ratios": len(RATIOS),
+        "sweep_repeats": repeats,
+    }
+
+
+def _timed(action: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began

@@ -1,0 +1,126 @@
+"""`mjp attack`: pictures in, pictures out; and updates from elsewhere, told the truth about."""
+
+import mjp  # isort: skip  before timm: it makes torchvision importable
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from mjp.cli.main import main
+from mjp.training.data import embedded
+
+# 16 patches, 64 dimensions: the direct attack has equations to spare
+SMALL: dict[str, Any] = {
+    "img_size": 32,
+    "patch_size": 8,
+    "depth": 1,
+    "embed_dim": 64,
+    "num_heads": 2,
+    "num_classes": 10,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, a picture, and the gradient of the picture as another program would save it."""
+    home = tmp_path_factory.mktemp("attack")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = mjp.MJP(timm.create_model("deit_tiny_patch16_224", **SMALL), mjp.variant("A"))
+    model.save_pretrained(home / "model")
+    pixels = embedded("val").pixels[3]
+    Image.fromarray(pixels).save(home / "picture.png")
+    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    image = (torch.from_numpy(pixels.copy()).permute(2, 0, 1) / 255 - mean) / std
+    vit = model.unwrap()
+    torch.nn.functional.cross_entropy(vit(image.unsqueeze(0)), torch.tensor([4])).backward()
+    gradients = {name: p.grad for name, p in vit.named_parameters() if p.grad is not None}
+    save_file(gradients, home / "update.safetensors")
+    return home
+
+
+def findings(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    found = json.loads((out / "results.json").read_text())
+    return {(one.get("defence", ""), one["attack"]): one for one in found["findings"]}
+
+
+def test_a_plain_gradient_gives_the_picture_away_and_the_table_says_so(folder: Path, tmp_path: Path) -> None:
+    defences = ["--defences", "none", "mjp:0.5", "--attacks", "direct", "subspace"]
+    model = ["--model", str(folder / "model"), "--out", str(tmp_path)]
+    assert main(["attack", str(folder / "picture.png"), *model, *defences]) == 0
+    found = findings(tmp_path)
+    assert found["none", "direct"]["scores"]["a"][0]["psnr"] > 50
+    assert found["none", "guess"]["scores"]["a"][0]["psnr"] < 25
+    assert "E_unk" in found["none", "subspace"]["refused"]
+    assert set(found["mjp:0.5", "direct"]["scores"]) == {"b", "c"}
+    assert found["mjp:0.5", "direct"]["scores"]["b"][0]["psnr"] < 30
+    with Image.open(tmp_path / "attack.png") as sheet:
+        assert sheet.width > 4 * 160
+
+
+def test_an_update_from_elsewhere_is_rebuilt_and_checked_against_itself(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    update = ["--gradients", str(folder / "update.safetensors"), "--model", str(folder / "model")]
+    assert main(["attack", *update, "--attacks", "direct", "span", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "direct          a picture that explains the update" in said
+    assert findings(tmp_path)["", "direct"]["facts"]["match"] > 0.999
+
+
+def test_a_wrong_picture_is_never_presented_as_a_result(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two pictures in one gradient, announced as such: what the direct attack finds does not explain them."""
+    update = ["--gradients", str(folder / "noisy.safetensors"), "--model", str(folder / "model")]
+    generator = torch.Generator().manual_seed(0)
+    from safetensors.torch import load_file
+
+    gradients = load_file(folder / "update.safetensors")
+    noisy = {name: g + 3 * g.std() * torch.randn(g.shape, generator=generator) for name, g in gradients.items()}
+    save_file(noisy, folder / "noisy.safetensors")
+    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path)]) == 0
+    assert "not a reconstruction" in capsys.readouterr().out
+
+
+def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (folder / "update.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])
+    save_file({"foreign.weight": torch.ones(3)}, tmp_path / "foreign.safetensors")
+    save_file({"cls_token": torch.full((1, 1, 64), torch.nan)}, tmp_path / "nan.safetensors")
+    save_file({"cls_token": torch.zeros(1, 1, 64)}, tmp_path / "zero.safetensors")
+    messages = {
+        "cut": "is not a whole safetensors file",
+        "foreign": "the update is of another model",
+        "nan": "NaN or infinity",
+        "zero": "every number of the update is zero",
+        "absent": "there is no update",
+    }
+    for name, message in messages.items():
+        arguments = ["--gradients", str(tmp_path / f"{name}.safetensors"), "--model", str(folder / "model")]
+        assert main(["attack", *arguments, "--out", str(tmp_path / "out")]) == 2, name
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--attacks", "telepathy"], "there is no attack 'telepathy'"),
+        (["--defences", "hope"], "unknown defence 'hope'"),
+        (["--label", "10"], "--label must be a class of the model, 0 to 9"),
+        (["nowhere.png"], "there is no picture nowhere.png"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    arguments: list[str], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["attack", *arguments, "--model", str(folder / "model"), "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,93 @@
+"""`mjp audit`: the whole table, kept through a kill, with the guess in every row."""
+
+import mjp  # isort: skip  before timm: it makes torchvision importable
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from PIL import Image
+
+from mjp.cli.main import main
+from mjp.training.data import embedded
+
+SMALL: dict[str, Any] = {
+    "img_size": 32,
+    "patch_size": 8,
+    "depth": 1,
+    "embed_dim": 64,
+    "num_heads": 2,
+    "num_classes": 10,
+}
+DEFENCES = ["--defences", "none", "mjp:0.5", "batch:2", "--attacks", "direct", "subspace"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("models")
+    for name, config in (("plain", "A"), ("mjp", "J")):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = mjp.MJP(timm.create_model("deit_tiny_patch16_224", **SMALL), mjp.variant(config))
+        model.classes = embedded("val").classes
+        model.save_pretrained(folder / name)
+    return [str(folder / name) for name in ("plain", "mjp")]
+
+
+def arguments(models: list[str], out: Path) -> list[str]:
+    return ["audit", "--models", *models, *DEFENCES, "--pictures", "2", "--accuracy", "50", "--out", str(out)]
+
+
+def test_the_table_has_the_guess_the_best_attack_and_its_gain(models: list[str], tmp_path: Path) -> None:
+    assert main(arguments(models, tmp_path)) == 0
+    facts = json.loads((tmp_path / "results.json").read_text())
+    rows = {(row["model"], row["defence"], row["setting"]): row for row in facts["rows"]}
+    plain = rows[models[0], "none", "a"]
+    assert plain["best"] == "direct"
+    guess, best = plain["attacks"]["guess"]["psnr"][0], plain["attacks"]["direct"]["psnr"][0]
+    assert plain["gain_psnr"]["db"][0] == pytest.approx(best - guess)
+    assert best > 50 > 25 > guess
+    assert "E_unk" in plain["refused"]["subspace"]
+    masked = rows[models[1], "mjp:0.5", "b"]
+    assert masked["gain_psnr_masked"]["db"][0] < 20
+    assert rows[models[0], "batch:2", "a"]["attacks"]["direct"]["pictures"] == 2
+    assert facts["models"][models[0]]["pictures"] == 50
+    assert models[1] in facts["headline"]
+    with (tmp_path / "audit.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert {line["attack"] for line in lines} == {"guess", "direct", "subspace"}
+    with Image.open(tmp_path / "audit.png") as chart:
+        assert chart.width > 400
+
+
+def test_a_killed_audit_goes_on_and_gives_the_same_table(models: list[str], tmp_path: Path) -> None:
+    """Cut the file of cells in the middle of a line, as a kill does."""
+    assert main(arguments(models[:1], tmp_path)) == 0
+    cells = (tmp_path / "cells.jsonl").read_bytes()
+    first = json.loads((tmp_path / "results.json").read_text())["rows"]
+    lines = cells.splitlines(keepends=True)
+    (tmp_path / "cells.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:40])
+    assert main(arguments(models[:1], tmp_path)) == 0
+    again = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert [row["attacks"]["guess"]["psnr"] for row in again] == [row["attacks"]["guess"]["psnr"] for row in first]
+    assert [row["gain_psnr"] for row in again] == [row["gain_psnr"] for row in first]
+    kept = (tmp_path / "cells.jsonl").read_bytes().splitlines()
+    assert kept[:3] == [line.rstrip(b"\n") for line in lines[:3]]  # finished cells were not made again
+
+
+def test_other_settings_do_not_mix(models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments(models[:1], tmp_path)) == 0
+    assert main([*arguments(models[:1], tmp_path), "--seed", "1"]) == 2
+    assert "belongs to an audit with other settings" in capsys.readouterr().err
+
+
+def test_the_page_shows_it(models: list[str], tmp_path: Path) -> None:
+    assert main(arguments(models, tmp_path / "audit")) == 0
+    assert main(["report", str(tmp_path / "page.html"), str(tmp_path / "audit")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "What a gradient gives away" in page
+    assert "mjp audit" in page
