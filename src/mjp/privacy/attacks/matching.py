@@ -5,7 +5,8 @@
 
 Any batch, any defence. The labels come from the classifier's gradient; the mask of a single MJP picture is public and
 is used. The first start is the best that a closed form offers, or the mean picture; the others add noise to the mean
-picture. The start that ends best wins. Second derivatives of a ViT take long on a CPU: for small models only.
+picture. The start that ends best wins, and the first start stands where no end looks like a picture. Second derivatives
+of a ViT take long on a CPU: for small models only.
 """
 
 from collections.abc import Callable
@@ -40,10 +41,15 @@ def run(view: View, *, blind: bool = False) -> Reconstruction:
     total = len(starts) * view.effort.steps
     with tqdm(total=total, desc=f"{NAME}{' (blind)' if blind else ''}", unit="step", disable=None, leave=False) as bar:
         ends = [_descend(view, start, labels, plan, bar.update) for start in starts]
-    loss, pictures = min(ends, key=lambda end: end[0])
-    if not bool(torch.isfinite(pictures).all()):
-        raise Refused("the search left the numbers: no start ended in a picture")
-    return Reconstruction(pictures.double(), {"objective": loss, "starts": len(starts), "labels": labels.tolist()})
+    # a gradient may be matched by what is no picture: an end that looks like none is not believed
+    believed = [(loss, pictures) for loss, pictures in ends if _plausible(view, pictures)]
+    loss, pictures = min(believed, key=lambda end: end[0], default=(ends[0][0], starts[0]))
+    facts = {"objective": loss, "starts": len(starts), "believed": len(believed), "labels": labels.tolist()}
+    return Reconstruction(pictures.double(), facts)
+
+
+def _plausible(view: View, pictures: Tensor) -> bool:
+    return bool(torch.isfinite(pictures).all()) and all(view.prior.plausible(picture) for picture in pictures.double())
 
 
 def _first(view: View, labels: Tensor, blind: bool) -> Tensor:
