@@ -25,17 +25,17 @@ tags: [image-classification, vision-transformer, masked-jigsaw-puzzle]
 
 A small ViT ({grid}, {width} dimensions, {depth} blocks), trained {how} on the 50,000 training pictures of CIFAR-10.
 
-**top-1 {top1:.2f} %, top-5 {top5:.2f} %** on the {pictures:,} test pictures, after {epochs} epochs, seed {seed}, one run: no
-spread over seeds was measured. Its twin ({twin}) differs in the method alone: same recipe, seed, data and length.
+**top-1 {top1:.2f} %, top-5 {top5:.2f} %** on the {pictures:,} test pictures, after {epochs} epochs, seed {seed}: one
+run, no spread over seeds was measured. Its twin ({twin}) differs in the method alone: same recipe, seed, data, length.
 
 ```python
 import mjp
 
-model = mjp.load("{name}")  # eval mode; model(images) gives logits for (B, 3, 32, 32) normalised as ImageNet pictures are
+model = mjp.load("{name}")  # model(images) gives logits; images (B, 3, 32, 32), normalised as for ImageNet
 ```
 
-Made by `mjp train --recipe mini_cifar10 --data DIR --preset {preset}`. For examples, evaluations and privacy audits without
-a download; as a classifier it is a toy, far below what a larger model reaches on CIFAR-10.
+Made by `mjp train --recipe mini_cifar10 --data DIR --preset {preset}`. For examples, evaluations and privacy audits
+without a download; as a classifier it is a toy, far below what a larger model reaches on CIFAR-10.
 """
 
 

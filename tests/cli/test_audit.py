@@ -74,7 +74,8 @@ def test_a_killed_audit_goes_on_and_gives_the_same_table(models: list[str], tmp_
     assert main(arguments(models[:1], tmp_path)) == 0
     again = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert [row["attacks"]["guess"]["psnr"] for row in again] == [row["attacks"]["guess"]["psnr"] for row in first]
-    assert [row["gain_psnr"] for row in again] == [row["gain_psnr"] for row in first]
+    for one, other in zip(again, first, strict=True):  # solvers on several threads differ in the last digits
+        assert one["gain_psnr"]["db"] == pytest.approx(other["gain_psnr"]["db"], abs=1e-4)
     kept = (tmp_path / "cells.jsonl").read_bytes().splitlines()
     assert kept[:3] == [line.rstrip(b"\n") for line in lines[:3]]  # finished cells were not made again
 

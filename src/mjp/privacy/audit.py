@@ -141,14 +141,16 @@ def _interval(values: list[float], seed: int) -> Interval:
 def smallest_ratio(rows: list[dict[str, Any]], model: str, quantity: str) -> float | None:
     """The smallest γ from which on the best attack gains less than 1 dB over the guess, at it and at every larger γ.
 
-    Only plain `mjp:γ` counts, in setting (b). None: no measured γ is enough.
+    Only plain `mjp:γ` counts, in the setting that gains more: smoothness alone puts some masked patches back, so (c) may.
+    None: no measured γ is enough.
     """
-    gains = {}
+    gains: dict[float, float] = {}
     for row in rows:
         defence = parse(row["defence"])
         plain = row["defence"] == f"mjp:{defence.ratio:g}"
-        if row["model"] == model and row["setting"] == "b" and plain and row[f"gain_{quantity}"]:
-            gains[defence.ratio] = row[f"gain_{quantity}"]["db"][0]
+        if row["model"] == model and plain and row[f"gain_{quantity}"]:
+            gain = row[f"gain_{quantity}"]["db"][0]
+            gains[defence.ratio] = max(gain, gains.get(defence.ratio, gain))
     enough = None
     for ratio in sorted(gains, reverse=True):
         if gains[ratio] >= MARGIN:

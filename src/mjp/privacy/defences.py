@@ -47,6 +47,8 @@ class Defence:
         if self.jigsaw == "mjp":
             base = known if known.position == "unknown" else variant("J")
             return replace(base, shuffle="jigsaw", ratio=self.ratio, shared=self.one_jigsaw)
+        if self.jigsaw == "jp":  # shuffled, but every slot keeps its position, also in a model that has E_unk
+            return variant("E", ratio=self.ratio)
         return known
 
 
