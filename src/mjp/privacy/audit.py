@@ -141,7 +141,7 @@ def _interval(values: list[float], seed: int) -> Interval:
 def smallest_ratio(rows: list[dict[str, Any]], model: str, quantity: str) -> float | None:
     """The smallest γ from which on the best attack gains less than 1 dB over the guess, at it and at every larger γ.
 
-    Only plain `mjp:γ` counts, in the setting that gains more: smoothness alone puts some masked patches back, so (c) may.
+    Only plain `mjp:γ` counts, in the setting that gains more: smoothness alone puts masked patches back, so (c) may.
     None: no measured γ is enough.
     """
     gains: dict[float, float] = {}
