@@ -24,6 +24,8 @@ class Options:
     """Training steps of each kind with --train."""
     sweep: bool = False
     """Measure evaluation instead: sweep_cost_ratio, a sweep over γ relative to (number of γ + 1) plain passes."""
+    attacks: bool = False
+    """Measure the closed-form attacks instead: april_token_error, april_gelsd_ratio, direct_seconds."""
     json: bool = False
     """Print one JSON object and nothing else."""
     batch: int = 16
@@ -41,6 +43,8 @@ def run(options: Options) -> None:
         _print_training(options)
     elif options.sweep:
         _print_sweep(options)
+    elif options.attacks:
+        _print_attacks(options)
     else:
         _print_method(options)
 
@@ -81,6 +85,18 @@ def _print_sweep(options: Options) -> None:
     else:
         passes = result["sweep_ratios"] + 1
         print(f"sweep over {result['sweep_ratios']} ratios   {result['sweep_cost_ratio']:.2f} × {passes} plain passes")
+
+
+def _print_attacks(options: Options) -> None:
+    from mjp.cli.bench_attacks import measure
+
+    result = measure(options.repeats)
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        print(f"APRIL, ViT-B, float64    tokens to {result['april_token_error']:.1e}, gelsd takes")
+        print(f"                         {result['april_gelsd_ratio']:.1f} × as long as gelsy")
+        print(f"direct, DeiT-S, float32  {result['direct_seconds']:.1f} s, {result['direct_psnr']:.0f} dB")
 
 
 def fastest(repeats: int, slow: str | None = None, **functions: Callable[[], object]) -> dict[str, float]:

@@ -1,0 +1,74 @@
+"""How exact and how quick the closed-form attacks are, on randomly initialised models of full size and one picture.
+
+april_token_error    relative error of the tokens that APRIL recovers from a ViT-B's float64 gradients
+april_gelsd_ratio    seconds of the same solve by LAPACK's gelsd over seconds by gelsy, which APRIL uses here
+direct_seconds       the direct attack on a DeiT-S, float32, from update to picture
+"""
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from tqdm import trange
+
+from mjp.cli.picture import landscape
+from mjp.evaluation.models import find_model
+from mjp.privacy.attacks import april, direct
+from mjp.privacy.defences import parse
+from mjp.privacy.metrics import psnr
+from mjp.privacy.pictures import find_prior
+from mjp.privacy.victim import make_update, shared_network
+from mjp.privacy.view import View
+
+SIZE = 224
+
+
+def measure(repeats: int) -> dict[str, Any]:
+    return {**_april(repeats), **_direct(repeats)}
+
+
+def _view(name: str, dtype: torch.dtype, attack: Any) -> tuple[View, torch.Tensor]:
+    """What a server sees of one picture, and the picture as the network got it."""
+    subject = find_model(f"timm:{name}", random_weights=0)
+    network = shared_network(subject.model.to(dtype), parse("none"))
+    network = attack.network(network) if hasattr(attack, "network") else network
+    mean, std = (torch.tensor(v, dtype=dtype).view(-1, 1, 1) for v in (subject.mean, subject.std))
+    image = (landscape(SIZE).to(dtype) - mean) / std
+    facts = {"mean": subject.mean, "std": subject.std}
+    generator = torch.Generator().manual_seed(0)
+    update, _ = make_update(network, image, torch.tensor([0]), parse("none"), generator=generator, facts=facts)
+    return View(update, network, find_prior(None, (SIZE, SIZE))), image
+
+
+def _april(repeats: int) -> dict[str, Any]:
+    view, image = _view("vit_base_patch16_224", torch.float64, april)
+    with torch.no_grad():
+        true = view.vit._pos_embed(view.vit.patch_embed(image))[0]
+    found, _ = april.recover_tokens(view)
+    seconds = {"gelsy": list[float](), "gelsd": list[float]()}
+    for _ in trange(repeats, desc="APRIL", disable=None):
+        for driver, values in seconds.items():
+            began = time.perf_counter()
+            april.recover_tokens(view, driver)
+            values.append(time.perf_counter() - began)
+    gelsy, gelsd = (statistics.median(values) for values in seconds.values())
+    return {
+        "april_token_error": float((found - true).norm() / true.norm()),
+        "april_gelsd_ratio": round(gelsd / gelsy, 2),
+        "april_solve_seconds": round(gelsy, 3),
+    }
+
+
+def _direct(repeats: int) -> dict[str, Any]:
+    view, _ = _view("deit_small_patch16_224", torch.float32, direct)
+    seconds = []
+    for _ in trange(repeats, desc="direct", disable=None):
+        began = time.perf_counter()
+        found = direct.run(view)
+        seconds.append(time.perf_counter() - began)
+    return {
+        "direct_seconds": round(statistics.median(seconds), 2),
+        "direct_psnr": round(psnr(landscape(SIZE)[0].double(), found.pictures[0]).item(), 1),
+        "attack_repeats": repeats,
+    }
