@@ -26,7 +26,7 @@ def find(runs: Sequence[Run]) -> Any:
     ]
     tables = [{"published": table, "ours": ours} for table, ours in sides if ours]
     more = [published.VARIANTS, published.TRAINING_RATIOS] if any(run.kind == "eval" for run in runs) else []
-    return {"setting": published.SETTING, "tables": tables, "more": more}
+    return {"setting": published.SETTING, "tables": tables, "more": more} if tables or more else None
 
 
 def _jigsaw(run: Run) -> Ours:

@@ -12,6 +12,8 @@ TITLE = "Summary"
 def find(runs: Sequence[Run]) -> Any:
     studied = {name: cell for part in look(runs, "study", _positions) for name, cell in part.items()}
     rows = [row for part in look(runs, "eval", _headlines) for row in part]
+    if not rows and not studied:
+        return None
     seen = {row["model"] for row in rows}
     rows += [{"model": name, "data": "–"} for name in studied if name not in seen]
     for row in rows:
