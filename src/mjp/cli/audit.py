@@ -203,14 +203,15 @@ def _headline(rows: list[dict[str, Any]], models: tuple[str, ...]) -> dict[str, 
 
 def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
     """What a person reads: one line for each model, defence and setting."""
-    head = f"{'defence':<22} {'guess':>6}  {'best attack':<15} {'PSNR, dB':<20} {'gain':>6} {'masked':>7}  unmasked"
+    wide = max(len(row["defence"]) for row in rows)
+    head = f"{'defence':<{wide + 4}} {'guess':>6}  {'best attack':<15} {'PSNR, dB':<20} {'gain':>6} {'masked':>7}  unmasked"
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         top1 = useful.get(model, {}).get("top1")
         lines += ["", model + (f", top-1 {100 * top1[0]:.1f} %" if top1 else ""), head]
         for row in (row for row in rows if row["model"] == model):
             guess = row["attacks"]["guess"]["psnr"][0]
-            start = f"{row['defence']:<18} ({row['setting']}) {guess:6.1f}  "
+            start = f"{row['defence']:<{wide}} ({row['setting']}) {guess:6.1f}  "
             if row["best"] is None:
                 lines.append(f"{start}none of these attacks can run")
                 continue

@@ -67,9 +67,11 @@ def match(view: View, pictures: Tensor, labels: Tensor | None = None) -> float:
 
 
 def explains(view: View, picture: Tensor) -> bool:
-    """Whether a (3, H, W) picture is good enough to believe; without labels nothing can be said."""
+    """Whether a (3, H, W) picture is good enough to believe; without labels, or for several pictures, it is not."""
+    if view.facts.batch > 1:
+        return False
     try:
-        return match(view, picture.clamp(0, 1).expand(view.facts.batch, -1, -1, -1)) > CONVINCING
+        return match(view, picture.clamp(0, 1).unsqueeze(0)) > CONVINCING
     except Refused:
         return False
 
