@@ -204,7 +204,8 @@ def _headline(rows: list[dict[str, Any]], models: tuple[str, ...]) -> dict[str, 
 def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
     """What a person reads: one line for each model, defence and setting."""
     wide = max(len(row["defence"]) for row in rows)
-    head = f"{'defence':<{wide + 4}} {'guess':>6}  {'best attack':<15} {'PSNR, dB':<20} {'gain':>6} {'masked':>7}  unmasked"
+    columns = f"{'best attack':<14} {'PSNR, dB':<20} {'gain':>6} {'masked':>7} {'unmasked':>9}"
+    head = f"{'defence':<{wide + 4}} {'guess':>6}  {columns}"
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         top1 = useful.get(model, {}).get("top1")
@@ -218,7 +219,7 @@ def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
             mean, low, high = row["attacks"][row["best"]]["psnr"]
             gains = [_gain(row, name) for name in ("psnr", "psnr_masked", "psnr_unmasked")]
             shown = f"{mean:.1f} [{low:.1f}, {high:.1f}]"
-            lines.append(f"{start}{row['best']:<15} {shown:<20} {gains[0]:>6} {gains[1]:>7} {gains[2]:>9}")
+            lines.append(f"{start}{row['best']:<14} {shown:<20} {gains[0]:>6} {gains[1]:>7} {gains[2]:>9}")
     return "\n".join(lines) + "\n"
 
 
