@@ -1,4 +1,4 @@
-"""A small client for tests of the privacy room: tiny ViTs, real pictures, one update, and what an attacker sees of it."""
+"""A small client for tests of the privacy room: tiny ViTs, real pictures, an update, and what an attacker sees."""
 
 import mjp  # isort: skip  before timm: it makes torchvision importable
 
