@@ -7,6 +7,7 @@ An attack gets these two and the public model. Whatever made them (Flower, PySyf
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -43,6 +44,11 @@ class Facts:
             raise InputError("batch, steps and size of the update must be whole numbers of at least 1")
         if len(self.size) != 2 or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
             raise InputError("size must be (height, width); mean and std need one positive number per channel")
+        numbers = (*self.mean, *self.std, self.localize_weight, self.lr)
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
+            raise InputError("mean, std, localize_weight and lr of the update must be finite numbers")
+        if not isinstance(self.defence, str):
+            raise InputError(f"defence of the update must be its text, not {self.defence!r}")
         if self.kind == "fedavg" and not self.lr > 0:
             raise InputError("a FedAvg update needs the learning rate of its local steps: lr above 0")
 

@@ -1,0 +1,197 @@
+"""What the closed forms recover, what they cannot, and what they refuse: random networks, real pictures."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import mjp.privacy.attacks as room
+from clients import attack, pictures, prior, send, tiny
+from mjp.method.config import variant
+from mjp.method.model import MJP
+from mjp.privacy.attacks import april, attacks
+from mjp.privacy.check import recover_labels
+from mjp.privacy.defences import parse
+from mjp.privacy.metrics import psnr
+from mjp.privacy.update import Update
+from mjp.privacy.victim import Secret, make_update
+from mjp.privacy.view import Reconstruction, Refused, View
+
+DISTILLED = "deit_tiny_distilled_patch16_224"
+POOLED = {"class_token": False, "global_pool": "avg"}
+
+
+def decibels(found: Reconstruction, original: Tensor) -> float:
+    return float(psnr(original, found.pictures[0].double()))
+
+
+def shuffled(secret: Secret) -> Tensor:
+    """x̃ in [0, 1]."""
+    return Secret(pictures(), secret.labels, secret.plan).shuffled[0]
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float64, 100), (torch.float32, 50)])
+@pytest.mark.parametrize("kind", ["plain", "distilled", "pooled", "wrapped"])
+def test_direct_is_exact(kind: str, dtype: torch.dtype, least: float) -> None:
+    model = {
+        "plain": lambda: tiny(dtype=dtype),
+        "distilled": lambda: tiny(DISTILLED, dtype=dtype),
+        "pooled": lambda: tiny(dtype=dtype, **POOLED),
+        "wrapped": lambda: MJP(tiny(dtype=dtype).unwrap(), variant("J")),
+    }[kind]()
+    network, update, _ = send(model)
+    assert decibels(attack("direct", network, update), pictures()[0]) > least
+
+
+def test_direct_sees_a_jigsaw_without_masks_as_it_is() -> None:
+    network, update, secret = send(tiny(), "jp:0.9")
+    found = attack("direct", network, update)
+    assert decibels(found, shuffled(secret)) > 100
+    assert decibels(found, pictures()[0]) < 25
+
+
+@pytest.mark.parametrize(
+    ("name", "defence", "changes", "reason"),
+    [
+        ("direct", "withheld-pe", {}, "lacks the gradient of pos_embed"),
+        ("direct", "no-pe", {}, "lacks the gradient of pos_embed"),
+        ("direct", "none", {"patch_size": 2}, "no unique solution"),
+        ("span", "batch:2", {}, "2 pictures"),
+        ("span", "no-pe", {}, "no position embeddings"),
+        ("span", "none", {"patch_size": 4}, "nothing is left"),
+        ("subspace", "none", {}, "no E_unk"),
+        ("subspace", "mjp:0", {}, "nothing was masked"),
+        ("subspace", "mjp:0.5+frozen-pe", {}, "lacks the gradient of pos_embed"),
+        ("april", "none", {}, "has a LayerNorm"),
+        ("jigsaw", "none", {}, "shuffles nothing"),
+    ],
+)
+def test_refusals_say_why(name: str, defence: str, changes: dict[str, Any], reason: str) -> None:
+    network, update, _ = send(tiny(**changes), defence)
+    with pytest.raises(Refused, match=reason):
+        attack(name, network, update)
+
+
+@pytest.mark.parametrize("random_norm", [False, True])
+@pytest.mark.parametrize("defence", ["withheld-pe", "frozen-pe"])
+def test_span_needs_no_position_gradient(defence: str, random_norm: bool) -> None:
+    model = tiny()
+    if random_norm:
+        model.get_parameter("model.blocks.0.norm1.weight").data.normal_(1, 0.2)
+        model.get_parameter("model.blocks.0.norm1.bias").data.normal_(std=0.2)
+    network, update, _ = send(model, defence)
+    assert "model.pos_embed" not in update.tensors
+    assert decibels(attack("span", network, update), pictures()[0]) > 100
+
+
+def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
+    network, update, secret = send(tiny(), "mjp:0.25+withheld-pe")
+    view = View(update, network, prior())
+    from mjp.privacy.attacks.span import _mask, _off, _row_space
+
+    off = _off(view, 17)
+    mixing = off(view.weight @ _row_space(view.projection, 16).T)
+    assert torch.equal(_mask(view, mixing, off), secret.plan.mask[0])
+    assert attack("span", network, update).facts["masked"] == 4
+
+
+def test_subspace_is_exact_for_one_masked_patch() -> None:
+    network, update, secret = send(tiny(), "mjp:0.0625")
+    assert int(secret.plan.mask.sum()) == 1
+    assert decibels(attack("subspace", network, update), pictures()[0]) > 100
+
+
+@pytest.mark.parametrize("weight", [0.01, 100.0])
+@pytest.mark.parametrize("ratio", [0.25, 0.5])
+def test_subspace_misses_nothing_but_differences_of_masked_patches(ratio: float, weight: float) -> None:
+    """Also under a heavy localization loss, whose part of the gradient is public and subtracted."""
+    model = MJP(tiny().unwrap(), variant("J", ratio=ratio, localize_weight=weight)).double()
+    network, update, secret = send(model, f"mjp:{ratio}")
+    assert update.facts.localize_weight == weight
+    view = View(update, network, prior())
+    mask = secret.plan.mask[0]
+    assert torch.equal(view.mask, mask)
+    found = unclipped("subspace", view)
+    true = view.patches(shuffled(secret))
+    error = true - found
+    masked = true[mask]
+    span = torch.linalg.svd(masked[1:] - masked[0], full_matrices=False)[2]
+    outside = error - error @ span.T @ span
+    assert float(error.norm()) > 1e-2 * float(true.norm())  # those differences are missed indeed
+    assert float(outside.norm()) < 1e-6 * float(true.norm())
+
+
+def unclipped(name: str, view: View) -> Tensor:
+    """X as an attack finds it, before it is clipped to what a picture can be."""
+    seen: list[Tensor] = []
+    keep = view.reconstruction
+
+    def watch(patches: Tensor, **facts: Any) -> Reconstruction:
+        seen.append(patches)
+        return keep(patches, **facts)
+
+    view.reconstruction = watch  # type: ignore[method-assign]
+    attacks()[name].run(view)
+    return seen[0]
+
+
+def test_april_recovers_the_tokens_of_its_own_network() -> None:
+    network = april.network(tiny())
+    network, update, secret = send(network)
+    tokens, _ = april.recover_tokens(View(update, network, prior()))
+    vit: Any = network.model
+    with torch.no_grad():
+        expected = vit._pos_embed(vit.patch_embed(secret.images))[0]
+    assert float((tokens - expected).norm() / expected.norm()) < 1e-6
+
+
+@pytest.mark.parametrize("labels", [[7], [3, 3, 8, 3], [0, 1, 2, 2]])
+@pytest.mark.parametrize("bias", [True, False])
+def test_labels_are_in_the_gradient_of_the_classifier(labels: list[int], bias: bool) -> None:
+    network, update, _ = send(tiny(), f"batch:{len(labels)}", labels=labels)
+    if not bias:
+        update = Update({k: g for k, g in update.tensors.items() if k != "model.head.bias"}, update.facts)
+    view = View(update, network, prior())
+    if bias or len(labels) == 1:
+        assert sorted(recover_labels(view).tolist()) == sorted(labels)
+    else:
+        with pytest.raises(Refused, match="head.bias"):
+            recover_labels(view)
+
+
+def test_the_jigsaw_attack_undoes_a_jigsaw_without_masks() -> None:
+    """A picture whose borders fit at one place only: a smooth field of colours."""
+    y, x = torch.meshgrid(*(torch.linspace(0, 1, 32, dtype=torch.float64) for _ in range(2)), indexing="ij")
+    picture = torch.stack([0.1 + 0.8 * x, 0.1 + 0.8 * y, 0.5 + 0.3 * torch.sin(3 * x + 5 * y)])
+    model, defence = tiny(), parse("jp:1")
+    network, sent, _ = send(model, defence.text)
+    mean, std = (picture.new_tensor(v).view(-1, 1, 1) for v in (sent.facts.mean, sent.facts.std))
+    images, generator = ((picture - mean) / std).unsqueeze(0), torch.Generator().manual_seed(1)
+    facts = {"mean": sent.facts.mean, "std": sent.facts.std}
+    update, _ = make_update(network, images, torch.tensor([4]), defence, generator=generator, facts=facts)
+    assert decibels(attack("direct", network, update), picture) < 20
+    found = attack("jigsaw", network, update)
+    assert decibels(found, picture) > 60
+    assert found.facts["moved"] > 8
+
+
+def test_a_new_file_is_a_new_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "grey.py").write_text('NAME, TITLE = "grey-guess", "always grey"\n\n\ndef run(view): ...\n')
+    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
+    attacks.cache_clear()
+    try:
+        assert attacks()["grey-guess"].TITLE == "always grey"
+        assert {"direct", "span", "subspace", "april", "jigsaw"} < attacks().keys()
+    finally:
+        attacks.cache_clear()
+        sys.modules.pop(f"{room.__name__}.grey", None)
+
+
+def test_an_attack_sees_only_the_size_that_fits_the_model() -> None:
+    network, update, _ = send(tiny())
+    with pytest.raises(Refused, match="grid"):
+        View(Update(update.tensors, replace(update.facts, size=(64, 64))), network, prior())

@@ -1,0 +1,122 @@
+"""The prior and the solvers against dense linear algebra, at sizes where a covariance fits into memory."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from clients import prior, send, tiny
+from mjp.privacy.linear import conjugate_gradients, solve_mixed, solve_open, solve_spanned
+from mjp.privacy.prior import Prior, fit_prior
+from mjp.privacy.view import View
+
+COLOUR = torch.tensor([[0.05, 0.04, 0.03], [0.04, 0.06, 0.04], [0.03, 0.04, 0.07]], dtype=torch.float64)
+
+
+def chain(length: int, rho: float) -> Tensor:
+    """Correlation ρ^|i−j|."""
+    index = torch.arange(length)
+    return torch.tensor(rho, dtype=torch.float64) ** (index.unsqueeze(0) - index.unsqueeze(1)).abs()
+
+
+def covariance(of: Prior, height: int, width: int) -> Tensor:
+    """Of a (3, H, W) picture as one vector."""
+    return torch.kron(of.colour, torch.kron(chain(height, of.rho), chain(width, of.rho)))
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 6), (5, 1), (2, 2)])
+def test_precision_is_the_inverse_of_the_covariance(height: int, width: int) -> None:
+    some = Prior(torch.zeros(3, height, width, dtype=torch.float64), COLOUR, 0.8, (1.0, 1.0))
+    picture = drawn(3, height, width)
+    expected = torch.linalg.solve(covariance(some, height, width), picture.flatten())
+    torch.testing.assert_close(some.precision(picture).flatten(), expected)
+
+
+def test_fit_finds_the_law_that_pictures_were_drawn_from() -> None:
+    true = Prior(torch.full((3, 16, 16), 0.5, dtype=torch.float64), COLOUR, 0.9, (1.0, 1.0))
+    root = torch.linalg.cholesky(covariance(true, 16, 16))
+    found = fit_prior(true.mean + (drawn(400, 768) @ root.T).view(400, 3, 16, 16))
+    assert found.rho == pytest.approx(0.9, abs=0.02)
+    assert found.variance == pytest.approx(0.06, rel=0.1)
+    torch.testing.assert_close(found.colour, COLOUR, rtol=0.15, atol=0)
+    assert float((found.mean - true.mean).abs().max()) < 0.1
+    assert found.limits[1] == pytest.approx(1, abs=0.15)  # a draw is as rough as its law says
+    assert found.plausible(true.mean)
+    assert not found.plausible(true.mean + 0.3 * drawn(3, 16, 16))
+
+
+@cache
+def view() -> View:
+    """Four patches of 4×4 pixels: 192 unknowns."""
+    size = {"img_size": 8, "patch_size": 4}
+    torch.manual_seed(0)
+    network, update, _ = send(tiny(), "none")
+    small = tiny(**size)
+    facts = {"mean": update.facts.mean, "std": update.facts.std, "size": (8, 8)}
+    tensors = {name: torch.ones_like(p) for name, p in small.named_parameters()}
+    known = Prior(prior().mean[:, :8, :8], COLOUR, 0.8, prior().limits)
+    return View(type(update)(tensors, type(update.facts)(**facts)), small, known)
+
+
+def dense() -> tuple[Tensor, Tensor]:
+    """The prior of normalised patches, as rows one after the other: mean (N·P,) and inverse covariance."""
+    some = view()
+    # columns of `patches`, which is affine: pixels → patches
+    origin = some.patches(torch.zeros(3, 8, 8, dtype=torch.float64)).flatten()
+    units = torch.eye(192, dtype=torch.float64).view(-1, 3, 8, 8)
+    change = torch.stack([some.patches(unit).flatten() - origin for unit in units], 1)
+    spread = change @ covariance(some.prior, 8, 8) @ change.T
+    return some.patches(some.prior.mean).flatten(), torch.linalg.inv(spread)
+
+
+def test_mixed_equations_give_the_most_probable_patches() -> None:
+    mean, precision = dense()
+    mixing, mixed = drawn(4, 64), drawn(64, 48, seed=1)
+    noise = 0.5
+    # what the solver says it does: singular values lose what noise in the mixing adds to them
+    extra = 64 * (noise * mixing.norm() / mixed.norm()) ** 2 * (mixed.numel() / mixing.numel())
+    gram = mixing @ mixing.T
+    values, modes = torch.linalg.eigh(gram)
+    certainty = modes * (values - extra).clamp(min=0) @ modes.T / noise**2
+    eye = torch.eye(48, dtype=torch.float64)
+    pull = (mixing @ (mixed - mixing.T @ mean.view(4, 48)) / noise**2).flatten()
+    expected = mean + torch.linalg.solve(torch.kron(certainty, eye) + precision, pull)
+    torch.testing.assert_close(solve_mixed(view(), mixing, mixed, noise).flatten(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_spanned_equations_give_the_most_probable_patches() -> None:
+    mean, precision = dense()
+    basis = torch.linalg.qr(drawn(48, 5))[0].T  # (r, P)
+    mixing, target, noise = drawn(3, 5, seed=1), drawn(3, 4, seed=2), 0.1
+    lift = torch.kron(torch.eye(4, dtype=torch.float64), basis.T)  # z (N·r) → x (N·P)
+    equations = torch.kron(torch.eye(4, dtype=torch.float64), mixing)
+    left = equations.T @ equations / noise**2 + lift.T @ precision @ lift
+    right = equations.T @ target.T.flatten() / noise**2 + lift.T @ precision @ mean
+    expected = lift @ torch.linalg.solve(left, right)
+    found = solve_spanned(view(), basis, mixing, target, noise)
+    torch.testing.assert_close(found.flatten(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_open_dimensions_are_filled_by_the_prior_alone() -> None:
+    mean, precision = dense()
+    basis, known = torch.linalg.qr(drawn(48, 5))[0].T, drawn(4, 48, seed=1)
+    lift = torch.kron(torch.eye(4, dtype=torch.float64), basis.T)
+    right = lift.T @ precision @ (mean - known.flatten())
+    expected = known.flatten() + lift @ torch.linalg.solve(lift.T @ precision @ lift, right)
+    found = solve_open(view(), known, basis)
+    torch.testing.assert_close(found.flatten(), expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(solve_open(view(), known, basis[:0]), known)
+
+
+def test_conjugate_gradients_solve() -> None:
+    root, target = drawn(20, 20), drawn(20, 3, seed=1)
+    matrix = root @ root.T + torch.eye(20, dtype=torch.float64)
+    diagonal = matrix.diagonal().unsqueeze(1)
+    found = conjugate_gradients(lambda x: matrix @ x, target, lambda x: x / diagonal)
+    torch.testing.assert_close(found, torch.linalg.solve(matrix, target), rtol=1e-5, atol=1e-6)
+    assert not conjugate_gradients(lambda x: matrix @ x, torch.zeros_like(target), lambda x: x).any()
