@@ -159,7 +159,7 @@ def test_labels_are_in_the_gradient_of_the_classifier(labels: list[int], bias: b
     if bias or len(labels) == 1:
         assert sorted(recover_labels(view).tolist()) == sorted(labels)
     else:
-        with pytest.raises(Refused, match="head.bias"):
+        with pytest.raises(Refused, match=r"head\.bias"):
             recover_labels(view)
 
 

@@ -54,12 +54,20 @@ def run(view: View) -> Reconstruction:
     return view.reconstruction(found, condition=condition, open_dimensions=len(everything) - len(basis))
 
 
-def recover_tokens(view: View, driver: str = "gelsy") -> tuple[Tensor, float]:
-    """z (T, D), and the condition number of A. `gelsy` gives what `gelsd` gives, in a fraction of the time."""
+def recover_tokens(view: View) -> tuple[Tensor, float]:
+    """z (T, D), and the condition number of A."""
+    mixing, known = equations(view)
+    values = torch.linalg.svdvals(mixing)
+    return solve(mixing, known), float(values[0] / values[-1].clamp(min=1e-300))
+
+
+def equations(view: View) -> tuple[Tensor, Tensor]:
+    """A (T, D) and B (D, D) of Aᵀ z = B."""
     gradient = view.gradients["blocks.0.attn.qkv.weight"]  # (3D, D)
     weight = view.vit.blocks[0].attn.qkv.weight.detach().double()
-    known = weight.T @ gradient  # (D, D): the sum over queries, keys and values
-    mixing = view.gradients["pos_embed"][0]  # A (T, D)
-    values = torch.linalg.svdvals(mixing)
-    tokens = torch.linalg.lstsq(mixing.T, known, driver=driver).solution
-    return tokens, float(values[0] / values[-1].clamp(min=1e-300))
+    return view.gradients["pos_embed"][0], weight.T @ gradient  # the sum over queries, keys and values
+
+
+def solve(mixing: Tensor, known: Tensor, driver: str = "gelsy") -> Tensor:
+    """z (T, D). `gelsy` gives what `gelsd` gives, in a fraction of the time."""
+    return torch.linalg.lstsq(mixing.T, known, driver=driver).solution
