@@ -21,7 +21,14 @@ RATIOS = (0.03, 0.09, 0.27, 0.5, 0.9)
 
 def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
     """sweep_cost_ratio: seconds of the sweep over seconds of (forward passes + 1) plain passes."""
-    small = {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 6, "num_heads": 3, "num_classes": 10}
+    small: dict[str, Any] = {
+        "img_size": 32,
+        "patch_size": 4,
+        "embed_dim": 96,
+        "depth": 6,
+        "num_heads": 3,
+        "num_classes": 10,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = MJP(timm.create_model("deit_tiny_patch16_224", **small), variant("E")).eval()
