@@ -14,6 +14,7 @@ from clients import attack, pictures, prior, send, tiny
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
+from mjp.privacy.attacks.span import _mask, _off, _row_space
 from mjp.privacy.check import recover_labels
 from mjp.privacy.defences import parse
 from mjp.privacy.metrics import psnr
@@ -91,8 +92,6 @@ def test_span_needs_no_position_gradient(defence: str, random_norm: bool) -> Non
 def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
     network, update, secret = send(tiny(), "mjp:0.25+withheld-pe")
     view = View(update, network, prior())
-    from mjp.privacy.attacks.span import _mask, _off, _row_space
-
     off = _off(view, 17)
     mixing = off(view.weight @ _row_space(view.projection, 16).T)
     assert torch.equal(_mask(view, mixing, off), secret.plan.mask[0])

@@ -69,7 +69,11 @@ def _off(view: View, tokens: int) -> Any:
 
 
 def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
-    """Which patches share E_unk: by the zero rows of ∂L/∂E, or, where that is withheld, by which equation holds."""
+    """Which patches share E_unk: by the zero rows of ∂L/∂E, or, where that is withheld, by which equations hold.
+
+    With E_unk they hold for every patch as soon as one is masked (that one solves them), and for none otherwise. With
+    its own E_i they hold for unmasked patches alone.
+    """
     if view.model.unknown is None or "pos_embed" in view.gradients:
         return view.mask
     left = torch.linalg.svd(mixing, full_matrices=False)[0]
@@ -78,7 +82,7 @@ def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
         target = off((view.bias + positions).T)
         return (target - left @ (left.T @ target)).norm(dim=0)
 
-    return misfit(view.model.unknown.detach().double().expand_as(view.table)) < misfit(view.table)
+    return misfit(view.table) > 10 * misfit(view.model.unknown.detach().double().expand_as(view.table))
 
 
 def _noise(view: View, mixing: Tensor, target: Tensor, *, rank: int, equations: int) -> float:
