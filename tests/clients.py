@@ -32,8 +32,10 @@ TINY: dict[str, Any] = {
 
 def tiny(name: str = "deit_tiny_patch16_224", *, dtype: torch.dtype = torch.float64, **changes: Any) -> MJP:
     """A small ViT as timm starts it; the biases, which timm starts at zero, are drawn too."""
-    model = timm.create_model(name, **{**TINY, **changes}).to(dtype)
-    model.patch_embed.proj.bias.data.normal_(std=0.1)
+    with torch.random.fork_rng(devices=[]):  # timm draws weights from torch's global generator
+        torch.manual_seed(0)
+        model: Any = timm.create_model(name, **{**TINY, **changes}).to(dtype)
+        model.patch_embed.proj.bias.data.normal_(std=0.1)
     return as_mjp(model.eval())
 
 

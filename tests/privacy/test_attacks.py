@@ -23,7 +23,7 @@ from mjp.privacy.victim import Secret, make_update
 from mjp.privacy.view import Reconstruction, Refused, View
 
 DISTILLED = "deit_tiny_distilled_patch16_224"
-POOLED = {"class_token": False, "global_pool": "avg"}
+POOLED: dict[str, Any] = {"class_token": False, "global_pool": "avg"}
 
 
 def decibels(found: Reconstruction, original: Tensor) -> float:

@@ -43,9 +43,7 @@ def test_defences_combine_in_any_order() -> None:
     assert parse(turned) == Defence("withheld", "mjp", 0.27, prune=0.5, bf16=True, batch=8, text=turned)
 
 
-SENSELESS = (
-    " mpj:0.1 bf16+ mjp mjp: mjp:x mjp:1.1 mjp:-0.1 prune:2 noise:inf batch:0 batch:1.5 batch:nan bf16:3"
-)
+SENSELESS = " mpj:0.1 bf16+ mjp mjp: mjp:x mjp:1.1 mjp:-0.1 prune:2 noise:inf batch:0 batch:1.5 batch:nan bf16:3"
 TWICE = "mjp:0.1+mjp:0.2 jp:0.1+mjp:0.1 bf16+bf16 frozen-pe+withheld-pe no-pe+frozen-pe no-pe+mjp:0.1"
 
 
@@ -96,11 +94,13 @@ def test_noise_has_its_norm_after_clipping_to_one(length: float) -> None:
 def test_dp_sgd_clips_every_picture_to_norm_one() -> None:
     pytest.importorskip("opacus")
     model = tiny()
-    with torch.no_grad():  # a steep head, so that clipping has something to do
+    with torch.no_grad():  # a steep head and labels that it finds unlikely, so that clipping has something to do
         model.get_parameter("model.head.weight").mul_(100)
+        unlikely = model.eval()(normalise(pictures(4))).argmin(1).tolist()
 
     def norm(defence: str) -> float:
-        tensors = send(model, defence)[1].tensors.values()
+        labels = unlikely if "batch" in defence else unlikely[:1]
+        tensors = send(model, defence, labels=labels)[1].tensors.values()
         return float(torch.cat([g.flatten() for g in tensors]).norm())
 
     assert norm("none") > 2

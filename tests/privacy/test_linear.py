@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from clients import prior, send, tiny
+from clients import prior, tiny
 from mjp.privacy.linear import conjugate_gradients, solve_mixed, solve_open, solve_spanned
 from mjp.privacy.prior import Prior, fit_prior
+from mjp.privacy.update import Facts, Update
 from mjp.privacy.view import View
 
 COLOUR = torch.tensor([[0.05, 0.04, 0.03], [0.04, 0.06, 0.04], [0.03, 0.04, 0.07]], dtype=torch.float64)
@@ -53,14 +54,10 @@ def test_fit_finds_the_law_that_pictures_were_drawn_from() -> None:
 @cache
 def view() -> View:
     """Four patches of 4×4 pixels: 192 unknowns."""
-    size = {"img_size": 8, "patch_size": 4}
-    torch.manual_seed(0)
-    network, update, _ = send(tiny(), "none")
-    small = tiny(**size)
-    facts = {"mean": update.facts.mean, "std": update.facts.std, "size": (8, 8)}
+    small = tiny(img_size=8, patch_size=4)
     tensors = {name: torch.ones_like(p) for name, p in small.named_parameters()}
     known = Prior(prior().mean[:, :8, :8], COLOUR, 0.8, prior().limits)
-    return View(type(update)(tensors, type(update.facts)(**facts)), small, known)
+    return View(Update(tensors, Facts(size=(8, 8))), small, known)
 
 
 def dense() -> tuple[Tensor, Tensor]:
@@ -93,7 +90,7 @@ def test_spanned_equations_give_the_most_probable_patches() -> None:
     mean, precision = dense()
     basis = torch.linalg.qr(drawn(48, 5))[0].T  # (r, P)
     mixing, target, noise = drawn(3, 5, seed=1), drawn(3, 4, seed=2), 0.1
-    lift = torch.kron(torch.eye(4, dtype=torch.float64), basis.T)  # z (N·r) → x (N·P)
+    lift = torch.kron(torch.eye(4, dtype=torch.float64), basis.T.contiguous())  # z (N·r) → x (N·P)
     equations = torch.kron(torch.eye(4, dtype=torch.float64), mixing)
     left = equations.T @ equations / noise**2 + lift.T @ precision @ lift
     right = equations.T @ target.T.flatten() / noise**2 + lift.T @ precision @ mean
@@ -105,7 +102,7 @@ def test_spanned_equations_give_the_most_probable_patches() -> None:
 def test_open_dimensions_are_filled_by_the_prior_alone() -> None:
     mean, precision = dense()
     basis, known = torch.linalg.qr(drawn(48, 5))[0].T, drawn(4, 48, seed=1)
-    lift = torch.kron(torch.eye(4, dtype=torch.float64), basis.T)
+    lift = torch.kron(torch.eye(4, dtype=torch.float64), basis.T.contiguous())
     right = lift.T @ precision @ (mean - known.flatten())
     expected = known.flatten() + lift @ torch.linalg.solve(lift.T @ precision @ lift, right)
     found = solve_open(view(), known, basis)

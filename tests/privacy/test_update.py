@@ -40,7 +40,7 @@ def test_names_of_wrapped_and_bare_models_and_their_order_do_not_matter() -> Non
     for prefix in ("", "model.", "module.", "module.model."):
         renamed = Update({prefix + name: g for name, g in bare.items()}, update.facts)
         assert same(gradients_of(renamed, network), plain)
-        assert same(gradients_of(renamed, network.unwrap()), plain)  # type: ignore[arg-type]
+        assert same(gradients_of(renamed, network.unwrap()), plain)
 
 
 def _put(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
