@@ -14,7 +14,11 @@ def stack(width: int, *, layers: int, heads: int, hidden: int, dropout: float) -
         width, heads, hidden, dropout, activation="gelu", batch_first=True, norm_first=True
     )
     # nested tensors would be a second way to compute the same thing, taken in eval mode only
-    return nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+    network = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+    for parameter in network.parameters():  # torch copies the first layer: they would all begin with the same weights
+        if parameter.ndim > 1:
+            nn.init.xavier_uniform_(parameter)
+    return network
 
 
 def attend(network: nn.Module, cls: Tensor, tokens: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,7 @@ def _rouge_rows(candidate: str, bits: _Bits) -> "np.ndarray[tuple[int], np.dtype
     return np.divide((1 + BETA**2) * precision * recall, weighted, out=np.zeros_like(common), where=weighted > 0)
 
 
-def judged_ndcg(scores: Tensor, pictures: list[Captioned], file: Path, k: int = 25) -> dict[str, float]:
+def judged_ndcg(scores: Tensor, pictures: list[Captioned], file: Path, k: int = 25) -> dict[str, float | None]:
     """NDCG in percent over the pairs that people judged, both directions, and how many queries that is.
 
     Only judged candidates are ranked: the others may fit or not, nobody said. Queries whose judged candidates are all
@@ -87,8 +87,8 @@ def judged_ndcg(scores: Tensor, pictures: list[Captioned], file: Path, k: int = 
     if not len(i2t) and not len(t2i):
         raise InputError(f"{file} judges no pair of these pictures and captions")
     return {
-        **{"i2t": 100 * float(i2t.mean()), "i2t_queries": len(i2t)},
-        **{"t2i": 100 * float(t2i.mean()), "t2i_queries": len(t2i)},
+        **{"i2t": 100 * float(i2t.mean()) if len(i2t) else None, "i2t_queries": len(i2t)},
+        **{"t2i": 100 * float(t2i.mean()) if len(t2i) else None, "t2i_queries": len(t2i)},
     }
 
 

@@ -90,7 +90,7 @@ def _plain(text: str) -> str:
 
 
 def padded(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Rows of different lengths (L_i, ...) as one tensor (C, L, ...) filled up with zeros, and a mask of what is real."""
+    """Rows of different lengths (L_i, ...) as one tensor (C, L, ...), filled up with zeros, and which are real."""
     lengths = torch.tensor([len(row) for row in rows])
     valid = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
     return nn.utils.rnn.pad_sequence(rows, batch_first=True), valid

@@ -98,7 +98,12 @@ def _table(facts: dict[str, Any]) -> str:
         lines.append(f"{label:<16}{i2t:<18}{t2i:<18}{middle:<10}{spread:<24}{each['retention_percent']:.1f} %")
     lines.append(f"\nNDCG@25, %{'':<6}" + "".join(f"{kind:<18}" for kind in next(iter(facts["ndcg25"].values()))))
     for name, kinds in facts["ndcg25"].items():
-        lines.append(f"{name:<16}" + "".join(f"{v['i2t']:.1f}/{v['t2i']:.1f}".ljust(18) for v in kinds.values()))
+        lines.append(f"{name:<16}" + "".join(_pair(v).ljust(18) for v in kinds.values()))
     same = facts["scorers"]["vector"]["overlap10"]
     lines.append(f"\ntop-10 overlap of vector with alignment: i2t {same['i2t']:.1f} %, t2i {same['t2i']:.1f} %")
     return "\n".join(lines) + "\n"
+
+
+def _pair(values: dict[str, Any]) -> str:
+    """Both directions; a dash where nobody judged."""
+    return "/".join("–" if values[way] is None else f"{values[way]:.1f}" for way in ("i2t", "t2i"))
