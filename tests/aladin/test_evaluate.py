@@ -84,7 +84,9 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
     arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
     assert main([*arguments, "--cache", str(home / "cache"), "--workers", "0", "--rerank", "2", "5"]) == 0
     facts = json.loads((home / "eval" / "results.json").read_text())
-    assert (facts["kind"], facts["pictures"], facts["captions"]) == ("aladin-eval", 12, 24)
+    assert facts["kind"] == "aladin-eval"
+    facts = facts["models"][str(home / "run")]
+    assert (facts["pictures"], facts["captions"]) == (12, 24)
     assert facts["hash"] == Aladin.load(home / "run").hash
     said = capsys.readouterr().out
     for name, each in facts["scorers"].items():
@@ -107,6 +109,8 @@ def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         (["eval", "nowhere", "--data", "."], "there is no nowhere/config.json"),
         (["eval", "nowhere", "--data", ".", "--rerank", "0"], "at least 1"),
+        (["eval", "nowhere", "--data", ".", "--choose-on", "test"], "on another split"),
+        (["eval", "--data", "."], "at least one model"),
         (["train", "--data", "nowhere"], "there is no nowhere"),
         (["train", "--recipe", "nowhere"], "there is no recipe"),
         (["train", "--recipe", "quickstart"], "there is no recipe"),

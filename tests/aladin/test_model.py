@@ -72,6 +72,12 @@ def test_encoding_has_no_dropout_in_whatever_mode_the_model_is() -> None:
     assert model.training
 
 
+def test_the_names_of_pieces_belong_to_the_tokens() -> None:
+    model = tiny_model()
+    for text in TEXTS:
+        assert len(model.piece_names(text)) == model.encode_texts([text]).tokens.shape[1]
+
+
 def test_one_word_and_unknown_words_are_queries() -> None:
     model = tiny_model()
     scores = model.alignment(model.codes(tokens()), model.encode_texts(["dog", "xylophone"]))

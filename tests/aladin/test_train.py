@@ -12,9 +12,10 @@ from torch import Tensor
 
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin import train as module
+from mjp.aladin.build import learning_rate
 from mjp.aladin.config import AladinTraining
 from mjp.aladin.model import Aladin
-from mjp.aladin.train import AladinRun, learning_rate, train
+from mjp.aladin.train import AladinRun, train
 from mjp.errors import InputError
 from training.runs import exit_code, start
 
@@ -182,6 +183,18 @@ def test_other_settings_are_refused(data: Path, home: Path) -> None:
     train(settings(data, home, stop_after=1))
     with pytest.raises(InputError, match=r"other settings \(lr, model\)"):
         train(settings(data, home, lr=1e-4, model={"align_width": 4}))
+
+
+def test_another_teacher_is_refused(data: Path, home: Path, prepared: Path) -> None:
+    shutil.copytree(prepared / "run" / "model", home / "teacher")
+    config = settings(data, home, phase="distill", teacher=home / "teacher", stop_after=1)
+    train(config)
+    other = Aladin.load(home / "teacher")
+    with torch.no_grad():
+        other.text_align.bias += 1
+    other.save(home / "teacher")
+    with pytest.raises(InputError, match="another teacher"):
+        train(config)
 
 
 def test_too_few_pictures_and_a_missing_teacher_are_refused(data: Path, home: Path) -> None:

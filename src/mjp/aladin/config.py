@@ -149,7 +149,7 @@ class AladinTraining:
 # What may differ between a run and its continuation: it changes nothing in the result.
 FREE_TO_CHANGE = {
     *("recipe", "out", "resume", "cache", "device", "workers", "checkpoint_minutes", "log_every", "stop_after"),
-    *("max_unreadable", "data", "pictures", "teacher"),
+    "max_unreadable",
 }
 
 

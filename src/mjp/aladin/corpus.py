@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from mjp.aladin.data import Captioned, all_captions, owners
-from mjp.aladin.features import PictureFeatures, TokenFile, fill, text_features, token_file, word_rows
+from mjp.aladin.features import PictureFeatures, TokenFile, digest, fill, text_features, token_file, word_rows
 from mjp.aladin.model import Aladin, Codes, Encoded, evaluating
 from mjp.aladin.text import Words
 from mjp.aladin.tokens import Tokens
@@ -58,9 +58,10 @@ class TeacherTokens:
         self.corpus, width = corpus, teacher.config.width
         # a student in it, or its scale, changes nothing in what the encoders say
         weights = {n: v for n, v in teacher.state_dict().items() if not n.startswith(("matching.", "log_"))}
-        key = {"kind": "teacher", "model": fingerprint(weights), "pictures": corpus.features.key}
-        self.pictures = token_file(corpus.cache, {**key, "side": "pictures"}, width)
-        self.texts = token_file(corpus.cache, {**key, "side": "texts", "count": len(corpus.texts)}, width)
+        self.teacher = fingerprint(weights)
+        pictures = {"kind": "teacher-pictures", "model": self.teacher, "pictures": corpus.features.key}
+        texts = {"kind": "teacher-texts", "model": self.teacher, "texts": digest(corpus.texts)}
+        self.pictures, self.texts = (token_file(corpus.cache, key, width) for key in (pictures, texts))
         with torch.no_grad(), evaluating(teacher):
             self._fill(teacher)
 

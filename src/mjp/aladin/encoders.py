@@ -35,7 +35,7 @@ class Encoder(nn.Module):
 
     def __init__(self, given: int, width: int, *, layers: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.enter = nn.Sequential(nn.LayerNorm(given), nn.Dropout(dropout), nn.Linear(given, width))
+        self.enter = nn.Sequential(nn.LayerNorm(given), nn.Linear(given, width), nn.Dropout(dropout))
         self.cls = nn.Parameter(torch.randn(width) * 0.02)  # tells the class token from the others
         self.layers = stack(width, layers=layers, heads=heads, hidden=2 * width, dropout=dropout)
 

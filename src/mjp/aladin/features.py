@@ -159,10 +159,13 @@ def text_features(
     cache: Path, texts: list[str], facts: dict[str, Any], source: Callable[[list[str]], Words], width: int
 ) -> TokenFile:
     """Tokens of texts by a frozen source, one row per text."""
-    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-    file = token_file(cache, {"kind": "texts", **facts, "texts": digest}, width)
+    file = token_file(cache, {"kind": "texts", **facts, "texts": digest(texts)}, width)
     fill(file, len(texts), lambda start, stop: word_rows(source(texts[start:stop])), 128, "text features")
     return file
+
+
+def digest(texts: list[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def word_rows(words: Words) -> Rows:
@@ -182,11 +185,8 @@ def _name_unreadable(paths: list[Path], limit: int) -> None:
 
 def _files(data: list[Captioned]) -> str:
     """Changes when a picture does."""
-    digest = hashlib.sha256()
-    for item in data:
-        facts = item.path.stat()
-        digest.update(f"{item.path.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+    facts = [(item.path.name, item.path.stat()) for item in data]
+    return digest([f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts])
 
 
 def _append(path: Path, content: bytes) -> None:

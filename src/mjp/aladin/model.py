@@ -99,6 +99,10 @@ class Aladin(nn.Module):
         device = self.log_scale.device
         return Words(*(t.to(device) for t in self.minilm(texts)))
 
+    def piece_names(self, text: str) -> list[str]:
+        """What the word tokens of a text stand for, in their order."""
+        return (self.minilm if self.pieces is None else self.pieces).pieces(text)
+
     def aligned(self, encoded: Encoded, *, text: bool) -> Tensor:
         """(B, N, A) tokens of length 1 whose products are cosines."""
         return normalize((self.text_align if text else self.picture_align)(encoded.tokens), dim=-1)
@@ -138,6 +142,7 @@ class Aladin(nn.Module):
         found = find_backbone(name, self.config.image_size)
         if json.loads(json.dumps(found.facts())) != self.vision_facts:
             raise InputError(f"the backbone {name} is not the one that this model was trained with: its weights differ")
+        found.model.to(self.log_scale.device)
         return found
 
     @cached_property

@@ -9,7 +9,6 @@ run killed at any moment continues to the same bits. The folder of a run looks t
 
 import math
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,13 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from mjp.aladin.alignment import align
+from mjp.aladin.build import fresh_model, learning_rate, student_of_teacher
 from mjp.aladin.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.corpus import Corpus, TeacherTokens, encode_corpus, on
-from mjp.aladin.data import all_captions, in_split, load_captions
+from mjp.aladin.data import in_split, load_captions
 from mjp.aladin.losses import calibrated_scale, infonce, listnet, triplet
 from mjp.aladin.metrics import ranks, recall
 from mjp.aladin.model import Aladin, Encoded
-from mjp.aladin.tokenizer import train_tokenizer
-from mjp.aladin.vision import find_backbone
 from mjp.errors import InputError
 from mjp.files import write_atomically
 from mjp.training.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
@@ -50,10 +48,14 @@ class AladinRun:
 
     def __init__(self, config: AladinTraining) -> None:
         self.config, self.folder, self.device = config, config.folder, pick_device(config.device)
+        self.found = config.resume or find_checkpoint(self.folder / "checkpoints")
+        if self.found is not None and (self.folder / "config.yaml").exists():  # before anything is computed
+            refuse_other_run(self.folder / "config.yaml", config.to_yaml(), FREE_TO_CHANGE)
         data = load_captions(config.data, config.pictures)
         splits = [in_split(data, split)[: config.limit] for split in ("train", "dev")]
         torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
-        self.model = (_student(config) if config.phase == "distill" else _fresh(config, splits[0])).to(self.device)
+        self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, splits[0])
+        self.model = self.model.to(self.device)
         common: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
         self.corpus = Corpus(self.model, splits[0], config.cache, views=config.views, **common)
         self.dev = Corpus(self.model, splits[1], config.cache, **common)
@@ -179,7 +181,7 @@ class AladinRun:
         if config.phase == "align":
             return parts
         matched = model.vectors(pictures, text=False) @ model.vectors(texts, text=True).T
-        scaled = matched * (model.log_scale.exp() if config.learn_scale else config.student_scale)
+        scaled = model.log_scale.exp() * matched
         if "distill" in config.objective:
             parts["distill"] = listnet(scaled, (self.teacher_scale or 1.0) * aligned)
         if "infonce" in config.objective:
@@ -229,7 +231,7 @@ class AladinRun:
         config, result = self.config, dict[str, Any]()
         if (epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs:
             heads = {"alignment": config.phase != "distill", "matching": config.phase != "align"}
-            result = evaluate(self._evaluated(), self.dev, **heads)
+            result = dev_recall(self._evaluated(), self.dev, **heads)
         means = {name: total / self.steps_per_epoch for name, total in self.sums.items()}
         scales = {"teacher_scale": self.teacher_scale, "student_scale": self.model.log_scale.exp().item()}
         self.log.write("epoch", self.step, epoch=epoch + 1, **means, **scales, **result)
@@ -252,11 +254,16 @@ class AladinRun:
             "step": self.step,
             "sums": self.sums,
             "teacher_scale": self.teacher_scale,
+            "teacher": None if self.frozen is None else self.frozen.teacher,
         }
         return save_checkpoint(self.folder / "checkpoints", state)
 
     def _restore(self, path: Path) -> None:
         state = load_checkpoint(path)
+        if self.frozen is not None and state.get("teacher") != self.frozen.teacher:
+            raise InputError(
+                f"{path} had another teacher than {self.config.teacher}: give it that one, or another --out"
+            )
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -268,19 +275,15 @@ class AladinRun:
 
     def _open_folder(self) -> None:
         """Start a new run, or continue the one that is there if it is the same."""
-        path = self.folder / "config.yaml"
-        found = self.config.resume or find_checkpoint(self.folder / "checkpoints")
-        if path.exists() and found is not None:
-            refuse_other_run(path, self.config.to_yaml(), FREE_TO_CHANGE)
-        if found is not None:
-            self._restore(found)
-            print(f"continuing {self.folder} at step {self.step} from {found}")
+        if self.found is not None:
+            self._restore(self.found)
+            print(f"continuing {self.folder} at step {self.step} from {self.found}")
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda temporary: temporary.write_text(self.config.to_yaml()))
+        write_atomically(self.folder / "config.yaml", lambda temporary: temporary.write_text(self.config.to_yaml()))
         self.log.rewind(self.step)
 
 
-def evaluate(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool) -> dict[str, float]:
+def dev_recall(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool) -> dict[str, float]:
     """Recall on a corpus by either head; `rsum` is the matching head's if there is one."""
     pictures, texts = encode_corpus(model, corpus)
     found: dict[str, float] = {}
@@ -294,41 +297,3 @@ def evaluate(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool) 
         found |= {f"{name}i2t_r1": result.i2t[0], f"{name}t2i_r1": result.t2i[0], f"{name}rsum": result.rsum}
         found["rsum"] = result.rsum
     return found
-
-
-def learning_rate(config: AladinTraining, epoch: float) -> float:
-    """Linear warm-up, then a cosine to a hundredth."""
-    if epoch < config.warmup_epochs:
-        return config.lr * (0.01 + 0.99 * epoch / config.warmup_epochs)
-    way = (epoch - config.warmup_epochs) / max(config.epochs - config.warmup_epochs, 1e-9)
-    return config.lr * (0.01 + 0.99 * (1 + math.cos(math.pi * min(way, 1.0))) / 2)
-
-
-def _fresh(config: AladinTraining, data: list[Any]) -> Aladin:
-    """A model of the configured shape, with a tokenizer trained on the captions."""
-    vision = find_backbone(config.model.backbone, config.model.image_size)
-    pieces = config.model.text == "pieces"
-    tokenizer = train_tokenizer(all_captions(data), config.model.vocabulary) if pieces else None
-    model = Aladin(config.model, vision.facts(), vision.width, tokenizer)
-    with torch.no_grad():
-        model.log_scale.fill_(math.log(config.student_scale))
-    model.log_scale.requires_grad_(config.learn_scale)
-    return model
-
-
-def _student(config: AladinTraining) -> Aladin:
-    """The teacher, frozen, with a new matching head of the configured shape."""
-    teacher = Aladin.load(config.teacher)
-    own = config.model
-    shape = replace(teacher.config, match_layers=own.match_layers, match_shared=own.match_shared, dropout=own.dropout)
-    tokenizer = None if teacher.pieces is None else teacher.pieces.tokenizer
-    model = Aladin(shape, teacher.vision_facts, teacher.vision_width, tokenizer)
-    kept = {name: value for name, value in teacher.state_dict().items() if not name.startswith("matching.")}
-    model.load_state_dict(kept, strict=False)
-    model.home = teacher.home
-    with torch.no_grad():
-        model.log_scale.fill_(math.log(config.student_scale))
-    for name, parameter in model.named_parameters():
-        trained = name.startswith("matching.") or (name == "log_scale" and config.learn_scale)
-        parameter.requires_grad_(trained)
-    return model
