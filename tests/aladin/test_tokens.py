@@ -10,6 +10,7 @@ from method.tiny import cnn, half_masked, pictures, swin, vit
 from mjp.aladin.alignment import align
 from mjp.aladin.model import Aladin
 from mjp.aladin.tokens import Tokens, canonical_order, grid_tokens, vision_tokens
+from mjp.aladin.vision import Vision
 from mjp.errors import InputError
 
 
@@ -108,6 +109,15 @@ def test_the_order_of_patches_under_e_unk_changes_neither_vector_nor_alignment()
     assert not torch.allclose(codes[0].tokens, codes[1].tokens, atol=1e-3)  # the tokens themselves did change places
     assert (codes[0].vector - codes[1].vector).abs().max() < 1e-5
     assert (model.alignment(codes[0], texts) - model.alignment(codes[1], texts)).abs().max() < 1e-5
+
+
+def test_codes_under_a_plan_are_stored_in_an_order_that_does_not_leak() -> None:
+    backbone, model = retriever()
+    model.__dict__["vision"] = Vision("tiny", backbone, (32, 32), (0.5,) * 3, (0.5,) * 3)
+    plan = half_masked(ratio=0.75)
+    first, second = (model.encode_pictures(pictures(), p) for p in (plan, other_order(plan, 5)))
+    torch.testing.assert_close(first.tokens, second.tokens, atol=1e-5, rtol=0)
+    assert torch.equal(first.unknown, plan.mask)
 
 
 def test_with_positions_kept_the_order_is_noticed() -> None:

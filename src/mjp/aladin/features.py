@@ -110,6 +110,8 @@ class PictureFeatures:
         _name_unreadable([data[number].path for number in sorted(broken)], max_unreadable)
         self.kept = [number for number in range(len(data)) if number not in broken]
         self.items = [data[number] for number in self.kept]
+        if not self.items:
+            raise InputError(f"none of the {len(data)} pictures can be read")
 
     def place(self, number: int, view: int = 0) -> int:
         """The row of the `number`-th readable picture."""

@@ -56,7 +56,7 @@ def ranks(scores: Tensor, owner: Tensor) -> Ranks:
 
 def recall(found: Ranks) -> Recall:
     shares = [tuple(100 * float((r <= k).double().mean()) for k in LEVELS) for r in found]
-    middle = [float(r.double().median()) if len(r) % 2 else float(r.double().quantile(0.5)) for r in found]
+    middle = [float(r.double().quantile(0.5)) for r in found]
     mean = [float(r.double().mean()) for r in found]
     return Recall(shares[0], shares[1], middle[0], middle[1], mean[0], mean[1])  # type: ignore[arg-type]
 

@@ -33,7 +33,7 @@ from mjp.aladin.config import AladinConfig
 from mjp.aladin.encoders import Encoder, MatchingHead
 from mjp.aladin.text import MiniLM, PieceTable, Words
 from mjp.aladin.tokenizer import Tokenizer
-from mjp.aladin.tokens import Tokens
+from mjp.aladin.tokens import Tokens, canonical_order
 from mjp.aladin.vision import Vision, find_backbone, fingerprint
 from mjp.errors import InputError
 from mjp.files import write_atomically
@@ -124,9 +124,14 @@ class Aladin(nn.Module):
             return Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
 
     def encode_pictures(self, images: Tensor, plan: Plan | None = None) -> Codes:
-        """Codes of (B, 3, H, W) images that `vision.prepare` made; under a plan the backbone must be an MJP model."""
-        device = self.log_scale.device
-        return self.codes(Tokens(*(t.to(device) for t in self.vision.tokens(images, plan))))
+        """Codes of (B, 3, H, W) images that `vision.prepare` made; under a plan the backbone must be an MJP model.
+
+        Then the tokens of hidden patches come in an order that tells nothing about the picture's layout.
+        """
+        tokens = self.vision.tokens(images, plan)
+        if plan is not None:
+            tokens = canonical_order(tokens)
+        return self.codes(Tokens(*(t.to(self.log_scale.device) for t in tokens)))
 
     @torch.no_grad()
     def encode_texts(self, texts: list[str]) -> Codes:

@@ -164,8 +164,7 @@ class AladinRun:
         return self.model.encode_tokens(on(self.device, tokens)), self.model.encode_words(on(self.device, words))
 
     def _losses(self, pictures: Encoded, texts: Encoded, same: Tensor) -> dict[str, Tensor]:
-        """The parts of the loss. The alignment head learns unless it is the frozen teacher; it never learns from the
-        student."""
+        """The parts of the loss. A frozen alignment head does not learn; none learns from its student."""
         config, model = self.config, self.model
         hinge = {"margin": config.margin, "hardness": min(1.0, self.step / max(1, self._steps(config.hard_warmup)))}
         parts: dict[str, Tensor] = {}
