@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import timm
 import torch
-from tiny import SMALL_VIT, awake, cnn, generator, half_masked, pictures, swin, vit
 from torch import Tensor, nn
 
 import mjp
+from method.tiny import SMALL_VIT, awake, cnn, generator, half_masked, pictures, swin, vit
 from mjp.method.config import VARIANTS
 
 Make = Callable[[], Any]

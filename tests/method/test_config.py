@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
-from tiny import cnn, swin, vit
 
 import mjp
+from method.tiny import cnn, swin, vit
 from mjp.method.config import PRESETS, VARIANTS
 
 # the ablation table of the paper: shuffle, position, localize

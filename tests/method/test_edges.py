@@ -9,10 +9,10 @@ import pytest
 import timm
 import torch
 from safetensors.torch import save_file
-from tiny import SMALL_VIT, cnn, pictures, swin, vit
 from torch import nn
 
 import mjp
+from method.tiny import SMALL_VIT, cnn, pictures, swin, vit
 
 
 def eva() -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import cnn, half_masked, pictures, swin, vit
 
 import mjp
+from method.tiny import cnn, half_masked, pictures, swin, vit
 from mjp.method import hub
 
 MODELS: dict[str, Callable[[], mjp.MJP]] = {

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import generator, gradients, half_masked, pictures, relative_difference, vit
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import mjp
+from method.tiny import generator, gradients, half_masked, pictures, relative_difference, vit
 from mjp.method.config import VARIANTS
 
 LABELS = torch.tensor([1, 7, 3, 0])

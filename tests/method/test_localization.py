@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import generator
 from torch import Tensor
 
 import mjp
+from method.tiny import generator
 from mjp.method.localization import grid_targets, principal_directions, read_principal
 
 CPU = torch.device("cpu")

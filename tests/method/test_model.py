@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from timm.optim import create_optimizer_v2, param_groups_weight_decay
-from tiny import CountOperators, cnn, generator, gradients, half_masked, pictures, relative_difference, swin, vit
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import mjp
+from method.tiny import CountOperators, cnn, generator, gradients, half_masked, pictures, relative_difference, swin, vit
 from mjp.method.config import PRESETS, VARIANTS
 from mjp.method.positions import hide_positions
 

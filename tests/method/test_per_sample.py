@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import half_masked, pictures, relative_difference, swin, vit
 from torch import Tensor
 from torch.nn.functional import cross_entropy, nll_loss
 
 import mjp
+from method.tiny import half_masked, pictures, relative_difference, swin, vit
 from mjp.method.config import VARIANTS
 
 LABELS = torch.tensor([1, 7, 3, 0])

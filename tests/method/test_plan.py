@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import CountOperators, generator
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import mjp
+from method.tiny import CountOperators, generator
 from mjp.method.plan import check_plan
 
 SAMPLERS = ("blockwise", "reference", "uniform")

@@ -3,9 +3,9 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import generator, half_masked
 
 import mjp
+from method.tiny import generator, half_masked
 from mjp.method.positions import hide_positions, token_mask
 
 

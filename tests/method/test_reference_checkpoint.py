@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import generator, pictures, vit
 from torch import Tensor
 
 import mjp
+from method.tiny import generator, pictures, vit
 
 
 def authors_weights(network: Any, *, width: int = 48, seed: int = 3) -> dict[str, Tensor]:

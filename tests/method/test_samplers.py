@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import generator
 from torch import Tensor
 
+from method.tiny import generator
 from mjp.method import samplers
 from mjp.method.samplers import SAMPLERS, Law
 

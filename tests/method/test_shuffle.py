@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from timm.layers import PatchEmbed
-from tiny import generator, half_masked, pictures
 from torch import Tensor
 
 import mjp
+from method.tiny import generator, half_masked, pictures
 from mjp.method.shuffle import sample_spp_plan
 
 GRIDS = st.tuples(st.integers(1, 6), st.integers(1, 6))

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 from mjp import __version__
 from mjp.errors import InputError
@@ -18,6 +19,7 @@ COMMANDS = {
     "jigsaw": ("mjp.cli.jigsaw", "see the jigsaw on a picture and measure the guarantees, in seconds"),
     "demo": ("mjp.cli.demo", "all of it on the two shipped models, in minutes, as one page"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
+    "aladin": ("mjp.cli.aladin", "find pictures with words: train and evaluate retrieval models"),
 }
 
 HELP = """usage: mjp COMMAND [options]
@@ -33,37 +35,45 @@ In Python: model = mjp.MJP(timm.create_model("deit_small_patch16_224"), "paper")
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
-        width = max(map(len, COMMANDS)) + 2
-        print(HELP.format(commands="\n".join(f"  {name:<{width}}{text}" for name, (_, text) in COMMANDS.items())))
-        return 0
-    if arguments[0] == "--version":
+    if arguments[:1] == ["--version"]:
         print(f"mjp {__version__}")
         return 0
-    if arguments[0] not in COMMANDS:
-        print(f"mjp: unknown command {arguments[0]!r}: choose one of {', '.join(COMMANDS)}", file=sys.stderr)
+    return dispatch("mjp", COMMANDS, HELP, arguments)
+
+
+def dispatch(program: str, commands: dict[str, tuple[str, str]], text: str, arguments: list[str]) -> int:
+    """Run the command that the first argument names, or print the help."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, commands)) + 2
+        print(text.format(commands="\n".join(f"  {name:<{width}}{what}" for name, (_, what) in commands.items())))
+        return 0
+    if arguments[0] not in commands:
+        print(f"{program}: unknown command {arguments[0]!r}: choose one of {', '.join(commands)}", file=sys.stderr)
         return 2
-    return _run(arguments[0], arguments[1:])
+    command = import_module(commands[arguments[0]][0])
+    name = f"{program} {arguments[0]}"
+    if hasattr(command, "COMMANDS"):  # a command that has commands of its own
+        return dispatch(name, command.COMMANDS, command.HELP, arguments[1:])
+    return _run(name, command, arguments[1:])
 
 
-def _run(name: str, arguments: list[str]) -> int:
+def _run(name: str, command: Any, arguments: list[str]) -> int:
     import tyro
 
-    command = import_module(COMMANDS[name][0])
     try:
         if hasattr(command, "parse"):  # a command whose defaults depend on its arguments
             options = command.parse(arguments)
         else:
-            options = tyro.cli(command.Options, prog=f"mjp {name}", args=arguments, description=command.__doc__)
+            options = tyro.cli(command.Options, prog=name, args=arguments, description=command.__doc__)
         command.run(options)
     except BrokenPipeError:  # the reader of our output has gone, as in `mjp ... | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (Python flushes it when it ends)
         return 141
     except (InputError, OSError) as error:
-        print(f"mjp {name}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"mjp {name}: interrupted", file=sys.stderr)
+        print(f"{name}: interrupted", file=sys.stderr)
         return 130
     return 0
 

@@ -160,7 +160,7 @@ class TrainConfig:
 
     def to_yaml(self) -> str:
         values = asdict(self) | {"mjp": self.mjp.to_dict()}
-        return yaml.safe_dump({name: _plain(value) for name, value in values.items()}, sort_keys=False)
+        return yaml.safe_dump({name: plain_value(value) for name, value in values.items()}, sort_keys=False)
 
 
 # What may differ between a run and its continuation: it changes nothing in the result.
@@ -181,21 +181,21 @@ def named_config(name: str) -> MJPConfig:
     raise InputError(f"unknown preset {name!r}: choose one of plain, {', '.join([*VARIANTS, *PRESETS])}")
 
 
-def recipes() -> list[str]:
-    return sorted(
-        path.name.removesuffix(".yaml") for path in files("mjp.recipes").iterdir() if path.name.endswith("yaml")
-    )
+def recipes(command: str = "train") -> list[str]:
+    """The recipes of `mjp train`; those of `mjp aladin train` begin with its name."""
+    found = [path.name.removesuffix(".yaml") for path in files("mjp.recipes").iterdir() if path.name.endswith("yaml")]
+    return sorted(name for name in found if name.startswith("aladin_") == (command == "aladin"))
 
 
-def load_recipe(name: str) -> dict[str, Any]:
+def load_recipe(name: str, command: str = "train") -> dict[str, Any]:
     """The fields of a recipe that comes with the package, or of a YAML file."""
-    path = Path(name)
-    if name in recipes():
+    path, known = Path(name), recipes(command)
+    if name in known:
         text = files("mjp.recipes").joinpath(f"{name}.yaml").read_text()
     elif path.suffix in (".yaml", ".yml") and path.is_file():
         text = path.read_text()
     else:
-        raise InputError(f"there is no recipe {name!r}: choose one of {', '.join(recipes())}, or give a YAML file")
+        raise InputError(f"there is no recipe {name!r}: choose one of {', '.join(known)}, or give a YAML file")
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -228,9 +228,9 @@ def config_from(values: dict[str, Any]) -> TrainConfig:
 
 def parse_arguments(arguments: list[str], description: str) -> TrainConfig:
     """Recipe, then preset, then every option given."""
-    recipe = _value_of(arguments, "--recipe") or "quickstart"
+    recipe = value_of(arguments, "--recipe") or "quickstart"
     values = load_recipe(recipe) | {"recipe": recipe}
-    chosen = _value_of(arguments, "--preset", "--variant")
+    chosen = value_of(arguments, "--preset", "--variant")
     if chosen is not None and chosen != values.get("preset", "paper"):
         values = {**values, "preset": chosen, "mjp": _changes(values, chosen)}
     return tyro.cli(TrainConfig, prog="mjp train", args=arguments, description=description, default=config_from(values))
@@ -244,7 +244,7 @@ def _changes(values: dict[str, Any], chosen: str) -> dict[str, Any]:
     return {name: value for name, value in before.items() if value != own[name] and new[name] == usual[name]}
 
 
-def _value_of(arguments: list[str], *flags: str) -> str | None:
+def value_of(arguments: list[str], *flags: str) -> str | None:
     """The value of an option that decides about the defaults of the others; of several the last, as tyro has it."""
     value = None
     for here, following in zip(arguments, [*arguments[1:], None], strict=False):
@@ -255,11 +255,22 @@ def _value_of(arguments: list[str], *flags: str) -> str | None:
     return value
 
 
-def _plain(value: Any) -> Any:
+def refuse_other_run(path: Path, now: str, free: set[str]) -> None:
+    """Refuse to continue the run of the file `path` with settings `now`, both YAML, unless only `free` ones differ."""
+    old, new = yaml.safe_load(path.read_text()), yaml.safe_load(now)
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name) and name not in free)
+    if changed:
+        raise InputError(
+            f"{path.parent} holds a run with other settings ({', '.join(changed)}): give the same ones to continue it, "
+            "or another --out"
+        )
+
+
+def plain_value(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_value(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from timm.loss import SoftTargetCrossEntropy
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from mjp.errors import InputError
 from mjp.files import write_atomically
 from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
 from mjp.training.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
-from mjp.training.config import FREE_TO_CHANGE, TrainConfig
+from mjp.training.config import FREE_TO_CHANGE, TrainConfig, refuse_other_run
 from mjp.training.data import Augmented, load_data, seed_transforms, transforms
 from mjp.training.distributed import World, join
 from mjp.training.evaluate import Unreadable, evaluate
@@ -258,7 +257,7 @@ class Run:
         path = self.folder / "config.yaml"
         found = self.config.resume or find_checkpoint(self.folder / "checkpoints")
         if path.exists() and found is not None:
-            _same_run(path, self.config)
+            refuse_other_run(path, self.config.to_yaml(), FREE_TO_CHANGE)
         if found is not None:
             self._restore(found)
         if self.world.leads:
@@ -316,14 +315,3 @@ class Run:
     def _write(self, kind: str, **values: Any) -> None:
         if self.world.leads:
             self.log.write(kind, self.step, **values)
-
-
-def _same_run(path: Path, config: TrainConfig) -> None:
-    """Refuse to continue a run with other settings."""
-    before, now = yaml.safe_load(path.read_text()), yaml.safe_load(config.to_yaml())
-    changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n) and n not in FREE_TO_CHANGE)
-    if changed:
-        raise InputError(
-            f"{path.parent} holds a run with other settings ({', '.join(changed)}): give the same ones to continue it, "
-            "or another --out"
-        )

@@ -43,24 +43,23 @@ class Log:
         return [entry for entry in entries if entry["kind"] == kind]
 
 
-def draw_curve(log: Log, path: Path, title: str) -> None:
-    """Loss and accuracy over the epochs, as a PNG."""
+def draw_curve(log: Log, path: Path, title: str, measure: str = "val_top1", label: str = "accuracy, %") -> None:
+    """Loss and accuracy, or another measure, over the epochs, as a PNG."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     import matplotlib.pyplot as plt
 
     epochs = log.read("epoch")
-    measured = [entry for entry in epochs if entry.get("val_top1") is not None]
+    measured = [entry for entry in epochs if entry.get(measure) is not None]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     left.plot([e["epoch"] for e in epochs], [e["train_loss"] for e in epochs], label="training", color="#c44e00")
     if measured:
-        left.plot(
-            [e["epoch"] for e in measured], [e["val_loss"] for e in measured], label="validation", color="#1f5fa8"
-        )
-        right.plot([e["epoch"] for e in measured], [e["val_top1"] for e in measured], color="#1f5fa8", marker=".")
-        right.set_title(f"validation accuracy, last {measured[-1]['val_top1']:.2f} %")
+        valued = [e for e in measured if "val_loss" in e]
+        left.plot([e["epoch"] for e in valued], [e["val_loss"] for e in valued], label="validation", color="#1f5fa8")
+        right.plot([e["epoch"] for e in measured], [e[measure] for e in measured], color="#1f5fa8", marker=".")
+        right.set_title(f"validation, last {measured[-1][measure]:.2f}")
     left.set(title="loss", xlabel="epoch")
     left.legend(frameon=False)
-    right.set(xlabel="epoch", ylabel="top-1, %")
+    right.set(xlabel="epoch", ylabel=label)
     for axis in (left, right):
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)

@@ -80,9 +80,10 @@ def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
 
     def misfit(positions: Tensor) -> Tensor:
         target = off((view.bias + positions).T)
-        return (target - left @ (left.T @ target)).norm(dim=0)
+        rounding = 1e-9 * target.norm(dim=0)
+        return (target - left @ (left.T @ target)).norm(dim=0) + rounding
 
-    return misfit(view.table) > 10 * misfit(view.model.unknown.detach().double().expand_as(view.table))
+    return misfit(view.table) > 2 * misfit(view.model.unknown.detach().double().expand_as(view.table))
 
 
 def _noise(view: View, mixing: Tensor, target: Tensor, *, rank: int, equations: int) -> float:

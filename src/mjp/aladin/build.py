@@ -1,0 +1,53 @@
+"""The parts of a run: a fresh model, or a student beside its frozen teacher, and the learning rate."""
+
+import math
+from dataclasses import replace
+
+import torch
+
+from mjp.aladin.config import AladinTraining
+from mjp.aladin.data import Captioned, all_captions
+from mjp.aladin.model import Aladin
+from mjp.aladin.tokenizer import train_tokenizer
+from mjp.aladin.vision import find_backbone
+
+
+def learning_rate(config: AladinTraining, epoch: float) -> float:
+    """Linear warm-up, then a cosine to a hundredth."""
+    if epoch < config.warmup_epochs:
+        return config.lr * (0.01 + 0.99 * epoch / config.warmup_epochs)
+    way = (epoch - config.warmup_epochs) / max(config.epochs - config.warmup_epochs, 1e-9)
+    return config.lr * (0.01 + 0.99 * (1 + math.cos(math.pi * min(way, 1.0))) / 2)
+
+
+def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
+    """A model of the configured shape, with a tokenizer trained on the captions."""
+    vision = find_backbone(config.model.backbone, config.model.image_size)
+    pieces = config.model.text == "pieces"
+    tokenizer = train_tokenizer(all_captions(data), config.model.vocabulary) if pieces else None
+    model = Aladin(config.model, vision.facts(), vision.width, tokenizer)
+    _set_scale(model, config)
+    return model
+
+
+def student_of_teacher(config: AladinTraining) -> Aladin:
+    """The teacher, frozen, with a new matching head of the configured shape."""
+    teacher = Aladin.load(config.teacher)
+    own = config.model
+    shape = replace(teacher.config, match_layers=own.match_layers, match_shared=own.match_shared, dropout=own.dropout)
+    tokenizer = None if teacher.pieces is None else teacher.pieces.tokenizer
+    model = Aladin(shape, teacher.vision_facts, teacher.vision_width, tokenizer)
+    kept = {name: value for name, value in teacher.state_dict().items() if not name.startswith("matching.")}
+    model.load_state_dict(kept, strict=False)
+    model.home = teacher.home
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.startswith("matching."))
+    _set_scale(model, config)
+    return model
+
+
+def _set_scale(model: Aladin, config: AladinTraining) -> None:
+    """τ at the start, learned or not."""
+    with torch.no_grad():
+        model.log_scale.fill_(math.log(config.student_scale))
+    model.log_scale.requires_grad_(config.learn_scale)

@@ -1,0 +1,76 @@
+"""Everything `mjp aladin eval` measures about a model, from two score matrices per split.
+
+alignment   S^a of every pair: exact, slow, explains itself; the teacher
+vector      S^m of every pair: one product of vectors; the student
+two-stage   the K best by vector in the order of S^a, both directions; K is chosen on dev, never on test
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mjp.aladin.corpus import Corpus, encode_corpus
+from mjp.aladin.metrics import Ranks, Recall, folded_recall, overlap, ranks, recall, rerank, rsum_intervals
+from mjp.aladin.model import Aladin
+from mjp.aladin.relevance import judged_ndcg, ndcg, rouge_relevance
+
+ALIGNMENT, VECTOR, TWO_STAGE = "alignment", "vector", "two-stage"
+
+
+def score_matrices(model: Aladin, corpus: Corpus) -> dict[str, Tensor]:
+    """S^a and S^m, (B, C) each; every picture and caption is encoded once."""
+    pictures, texts = encode_corpus(model, corpus)
+    with torch.no_grad():
+        return {ALIGNMENT: model.alignment(pictures, texts).cpu(), VECTOR: (pictures.vector @ texts.vector.T).cpu()}
+
+
+def two_stage_ranks(scores: dict[str, Tensor], owner: Tensor, k: int) -> Ranks:
+    """Each direction re-ranks its own candidates: captions of a picture, pictures of a caption."""
+    first, second = scores[VECTOR], scores[ALIGNMENT]
+    return Ranks(ranks(rerank(first, second, k), owner).i2t, ranks(rerank(first.T, second.T, k).T, owner).t2i)
+
+
+def choose_k(scores: dict[str, Tensor], owner: Tensor, candidates: tuple[int, ...]) -> int:
+    """The K with the largest rsum; of equals the smallest."""
+    return max(sorted(candidates), key=lambda k: recall(two_stage_ranks(scores, owner, k)).rsum)
+
+
+def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fold: int | None) -> dict[str, Any]:
+    """Recall of the three scorers with intervals, and what graded relevance says."""
+    owner = corpus.owner
+    found = {name: ranks(matrix, owner) for name, matrix in scores.items()}
+    found[TWO_STAGE] = two_stage_ranks(scores, owner, k)
+    intervals = rsum_intervals(found, owner, ALIGNMENT, seed=seed)
+    whole = {name: recall(each) for name, each in found.items()}
+    results: dict[str, Any] = {}
+    for name in found:
+        results[name] = {
+            **_facts(whole[name]),
+            **{kind: interval._asdict() for kind, interval in intervals[name].items() if kind == "difference"},
+            "rsum_interval": intervals[name]["rsum"]._asdict(),
+            "retention_percent": 100 * whole[name].rsum / whole[ALIGNMENT].rsum,
+            "retention_t2i_percent": 100 * sum(whole[name].t2i) / sum(whole[ALIGNMENT].t2i),
+        }
+        if fold is not None and name in scores:
+            results[name]["folds"] = {"size": fold, **_facts(folded_recall(scores[name], owner, fold))}
+    student, teacher = scores[VECTOR], scores[ALIGNMENT]
+    results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
+    results[TWO_STAGE]["k"] = k
+    return results
+
+
+def graded(scores: dict[str, Tensor], corpus: Corpus, judgements: list[Path]) -> dict[str, Any]:
+    """NDCG@25 in percent by ROUGE-L, and by the people whose judgements there are."""
+    relevance = rouge_relevance(corpus.items)
+    results: dict[str, Any] = {}
+    for name, matrix in scores.items():
+        means = [float(ndcg(s, r).mean()) for s, r in ((matrix, relevance), (matrix.T, relevance.T))]
+        results[name] = {"rouge_l": {"i2t": 100 * means[0], "t2i": 100 * means[1]}}
+        results[name] |= {file.stem: judged_ndcg(matrix, corpus.items, file) for file in judgements}
+    return results
+
+
+def _facts(result: Recall) -> dict[str, Any]:
+    return {**result._asdict(), "rsum": result.rsum}

@@ -1,0 +1,222 @@
+"""ALADIN: two encoders that never meet, an alignment head that explains, a matching head that is quick.
+
+model = Aladin.load(folder)
+pictures = model.encode_pictures(images)           vectors (B, D) and patch tokens (B, R, A), no text needed
+texts = model.encode_texts(["a dog on a beach"])   vectors (C, D) and word tokens (C, L, A)
+pictures.vector @ texts.vector.T                   S^m, the matching score
+model.alignment(pictures, texts)                   S^a, the alignment score
+
+FOLDER/
+  config.json         AladinConfig, what the backbone must be, the model's hash
+  model.safetensors   our weights; a frozen lite0 or MiniLM stays in its own package
+  tokenizer.json      pieces, unless the text comes from MiniLM
+  backbone/           the backbone, if it is not lite0
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from mjp.aladin.alignment import align
+from mjp.aladin.config import AladinConfig
+from mjp.aladin.encoders import Encoder, MatchingHead
+from mjp.aladin.text import MiniLM, PieceTable, Words
+from mjp.aladin.tokenizer import Tokenizer
+from mjp.aladin.tokens import Tokens, canonical_order
+from mjp.aladin.vision import Vision, find_backbone, fingerprint
+from mjp.errors import InputError
+from mjp.files import write_atomically
+from mjp.method.plan import Plan
+
+FORMAT = "mjp-aladin-1"
+CONFIG, WEIGHTS, TOKENIZER, BACKBONE = "config.json", "model.safetensors", "tokenizer.json", "backbone"
+
+
+class Encoded(NamedTuple):
+    """Tokens of one modality after its encoder."""
+
+    cls: Tensor  # (B, D)
+    tokens: Tensor  # (B, N, D)
+    valid: Tensor  # (B, N) bool
+
+
+class Codes(NamedTuple):
+    """All that search needs to know about pictures or texts."""
+
+    vector: Tensor  # (B, D), length 1
+    tokens: Tensor  # (B, N, A), length 1
+    valid: Tensor  # (B, N) bool
+    unknown: Tensor  # (B, N) bool: patches without a position; False for words
+
+
+class Aladin(nn.Module):
+    """The trained parts, and references to the frozen ones."""
+
+    def __init__(
+        self, config: AladinConfig, vision: dict[str, Any], vision_width: int, tokenizer: Tokenizer | None = None
+    ) -> None:
+        super().__init__()
+        if (tokenizer is None) != (config.text == "minilm"):
+            raise InputError("a model whose text is 'pieces' needs a tokenizer, one with 'minilm' has its own")
+        self.config, self.vision_width = config, vision_width
+        self.vision_facts = json.loads(json.dumps(vision))  # as config.json will hold them
+        common: dict[str, Any] = {"heads": config.heads, "dropout": config.dropout}
+        width, narrow = config.width, config.align_width
+        self.pieces = None if tokenizer is None else PieceTable(tokenizer, width, drop=config.word_drop)
+        self.picture_encoder = Encoder(vision_width, width, layers=config.layers, **common)
+        text_width = MiniLM.width if tokenizer is None else width
+        self.text_encoder = Encoder(text_width, width, layers=config.layers, **common)
+        self.picture_align, self.text_align = nn.Linear(width, narrow), nn.Linear(width, narrow)
+        self.matching = MatchingHead(width, layers=config.match_layers, shared=config.match_shared, **common)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(20.0)))  # of the student, log τ
+        self.log_align_scale = nn.Parameter(torch.tensor(0.0))  # of the alignment score under InfoNCE
+        self.home: Path | None = None  # the folder it was loaded from
+
+    # what is computed
+
+    def encode_tokens(self, tokens: Tokens) -> Encoded:
+        cls, patches = self.picture_encoder(tokens.cls, tokens.patches, tokens.valid)
+        return Encoded(cls, patches, tokens.valid)
+
+    def encode_words(self, words: Words) -> Encoded:
+        cls, tokens = self.text_encoder(*words)
+        return Encoded(cls, tokens, words.valid)
+
+    def words(self, texts: list[str]) -> Words:
+        if self.pieces is not None:
+            return self.pieces(texts)
+        device = self.log_scale.device
+        return Words(*(t.to(device) for t in self.minilm(texts)))
+
+    def piece_names(self, text: str) -> list[str]:
+        """What the word tokens of a text stand for, in their order."""
+        return (self.minilm if self.pieces is None else self.pieces).pieces(text)
+
+    def aligned(self, encoded: Encoded, *, text: bool) -> Tensor:
+        """(B, N, A) tokens of length 1 whose products are cosines."""
+        return normalize((self.text_align if text else self.picture_align)(encoded.tokens), dim=-1)
+
+    def vectors(self, encoded: Encoded, *, text: bool) -> Tensor:
+        return self.matching(*encoded, text=text)
+
+    def alignment(self, pictures: Codes, texts: Codes) -> Tensor:
+        """S^a (B, C)."""
+        return align(pictures.tokens, pictures.valid, texts.tokens, texts.valid, mode=self.config.alignment)
+
+    @torch.no_grad()
+    def codes(self, given: Tokens | Words) -> Codes:
+        """Codes of backbone tokens or of words, without dropout."""
+        text = isinstance(given, Words)
+        with evaluating(self):
+            encoded = self.encode_words(given) if isinstance(given, Words) else self.encode_tokens(given)
+            unknown = torch.zeros_like(given.valid) if isinstance(given, Words) else given.unknown
+            return Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
+
+    def encode_pictures(self, images: Tensor, plan: Plan | None = None) -> Codes:
+        """Codes of (B, 3, H, W) images that `vision.prepare` made; under a plan the backbone must be an MJP model.
+
+        Then the tokens of hidden patches come in an order that tells nothing about the picture's layout.
+        """
+        tokens = self.vision.tokens(images, plan)
+        if plan is not None:
+            tokens = canonical_order(tokens)
+        return self.codes(Tokens(*(t.to(self.log_scale.device) for t in tokens)))
+
+    @torch.no_grad()
+    def encode_texts(self, texts: list[str]) -> Codes:
+        with evaluating(self):
+            return self.codes(self.words(texts))
+
+    # what is frozen, found when it is needed
+
+    @cached_property
+    def vision(self) -> Vision:
+        own = None if self.home is None else self.home / BACKBONE
+        name = self.config.backbone if own is None or not own.is_dir() else str(own)
+        found = find_backbone(name, self.config.image_size)
+        if json.loads(json.dumps(found.facts())) != self.vision_facts:
+            raise InputError(f"the backbone {name} is not the one that this model was trained with: its weights differ")
+        found.model.to(self.log_scale.device)
+        return found
+
+    @cached_property
+    def minilm(self) -> MiniLM:
+        return MiniLM()
+
+    # in and out
+
+    @property
+    def hash(self) -> str:
+        """Changes when anything changes that an encoding depends on."""
+        tokenizer = "" if self.pieces is None else self.pieces.tokenizer.to_json()
+        # dropout and the name of the backbone say nothing about what comes out
+        facts = asdict(self.config) | {"dropout": None, "word_drop": None, "backbone": None}
+        return fingerprint(self.state_dict(), json.dumps([facts, self.vision_facts]), tokenizer)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.detach().contiguous().cpu() for name, tensor in self.state_dict().items()}
+        write_atomically(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+        if self.pieces is not None:
+            self.pieces.tokenizer.save(folder / TOKENIZER)
+        if self.config.backbone != "lite0":
+            self.vision.model.save_pretrained(folder / BACKBONE)  # type: ignore[operator]
+        facts = {
+            "format": FORMAT,
+            "hash": self.hash,
+            "vision": self.vision_facts,
+            "vision_width": self.vision_width,
+            "model": asdict(self.config),
+        }
+        write_atomically(folder / CONFIG, lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
+
+    @classmethod
+    def load(cls, source: Path) -> "Aladin":
+        """Read a model, or the model of a training run; in eval mode."""
+        folder = source / "model" if (source / "model" / CONFIG).is_file() else source
+        facts = _read_config(folder / CONFIG)
+        config = AladinConfig(**facts["model"])
+        tokenizer = Tokenizer.load(folder / TOKENIZER) if config.text == "pieces" else None
+        model = cls(config, facts["vision"], facts["vision_width"], tokenizer)
+        try:
+            model.load_state_dict(load_file(folder / WEIGHTS))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise InputError(f"{folder / WEIGHTS} is missing, damaged or of another model: {reason}") from error
+        model.home = folder
+        return model.eval()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, whatever mode the model is in; afterwards as before."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(f"there is no {path}: give the folder of a model or of a run of mjp aladin train")
+    try:
+        facts = json.loads(path.read_text())
+        if facts["format"] != FORMAT or not {"model", "vision", "vision_width", "hash"} <= set(facts):
+            raise KeyError("format")
+        AladinConfig(**facts["model"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not describe a model of mjp aladin") from error
+    return facts

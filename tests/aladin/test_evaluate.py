@@ -1,0 +1,154 @@
+"""Scorers of a model on a split, and the commands that train and measure it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from aladin.tiny import backbone, captioned_pictures, noise, settings
+from mjp.aladin.config import config_from, parse_arguments
+from mjp.aladin.corpus import Corpus
+from mjp.aladin.data import in_split, load_captions
+from mjp.aladin.evaluate import ALIGNMENT, TWO_STAGE, VECTOR, choose_k, measure, score_matrices, two_stage_ranks
+from mjp.aladin.metrics import ranks
+from mjp.aladin.model import Aladin
+from mjp.aladin.train import train
+from mjp.cli.main import main
+from mjp.errors import InputError
+from mjp.training.config import load_recipe
+
+OWNER = torch.arange(20).repeat_interleave(5)
+SCORES = {ALIGNMENT: noise(20, 100) + 2 * (torch.arange(20).unsqueeze(1) == OWNER), VECTOR: noise(20, 100, seed=1)}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    captioned_pictures(folder / "data")
+    backbone(folder / "backbone")
+    train(settings(folder / "data", folder))
+    return folder
+
+
+def test_reranking_the_whole_gallery_is_exhaustive_alignment() -> None:
+    both, alone = two_stage_ranks(SCORES, OWNER, 100), ranks(SCORES[ALIGNMENT], OWNER)
+    assert torch.equal(both.i2t, alone.i2t)
+    assert torch.equal(both.t2i, alone.t2i)
+
+
+def test_the_k_with_the_best_rsum_is_chosen_and_of_equals_the_smallest() -> None:
+    assert choose_k(SCORES, OWNER, (1, 5, 100)) == 100
+    assert choose_k({ALIGNMENT: SCORES[ALIGNMENT], VECTOR: SCORES[ALIGNMENT]}, OWNER, (50, 5, 20)) == 5
+
+
+def test_what_is_measured() -> None:
+    corpus: Any = SimpleNamespace(owner=OWNER)
+    found = measure(SCORES, corpus, 5, seed=0, fold=10)
+    assert set(found) == {ALIGNMENT, VECTOR, TWO_STAGE}
+    assert found[ALIGNMENT]["retention_percent"] == 100.0
+    assert found[VECTOR]["retention_percent"] == pytest.approx(100 * found[VECTOR]["rsum"] / found[ALIGNMENT]["rsum"])
+    assert found[VECTOR]["folds"]["rsum"] > found[VECTOR]["rsum"]  # smaller galleries are easier
+    assert found[TWO_STAGE]["k"] == 5
+    assert found[ALIGNMENT]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    json.dumps(found, allow_nan=False)
+
+
+def test_every_picture_and_caption_is_encoded_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Aladin.load(home / "run")
+    items = in_split(load_captions(home / "data"), "test")
+    corpus = Corpus(model, items, home / "cache", workers=0, max_unreadable=0)
+    seen: dict[str, int] = {"pictures": 0, "texts": 0}
+    tokens, words = Aladin.encode_tokens, Aladin.encode_words
+
+    def count(side: str, method: Any) -> Any:
+        def counted(self: Aladin, given: Any) -> Any:
+            seen[side] += len(given.valid)
+            return method(self, given)
+
+        return counted
+
+    monkeypatch.setattr(Aladin, "encode_tokens", count("pictures", tokens))
+    monkeypatch.setattr(Aladin, "encode_words", count("texts", words))
+    scores = score_matrices(model, corpus)
+    assert seen == {"pictures": 12, "texts": 24}
+    assert scores[ALIGNMENT].shape == scores[VECTOR].shape == (12, 24)
+
+
+def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "data" / "crowd.txt").write_text("test00.png\ttest00.png#0\t1\t3\t0\ntest00.png\ttest01.png#0\t0\t0\t3\n")
+    arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
+    assert main([*arguments, "--cache", str(home / "cache"), "--workers", "0", "--rerank", "2", "5"]) == 0
+    facts = json.loads((home / "eval" / "results.json").read_text())
+    assert facts["kind"] == "aladin-eval"
+    facts = facts["models"][str(home / "run")]
+    assert (facts["pictures"], facts["captions"]) == (12, 24)
+    assert facts["hash"] == Aladin.load(home / "run").hash
+    said = capsys.readouterr().out
+    for name, each in facts["scorers"].items():
+        assert name in said
+        assert f"{each['rsum']:.1f}" in said
+    assert facts["scorers"][TWO_STAGE]["k"] in (2, 5)
+    assert facts["ndcg25"][ALIGNMENT]["crowd"]["i2t_queries"] == 1
+
+
+def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = home / "recipe.yaml"
+    recipe.write_text(settings(home / "data", home, out=home / "by-command").to_yaml())
+    assert main(["aladin", "train", "--recipe", str(recipe), "--epochs", "1"]) == 0
+    assert str(home / "by-command" / "model") in capsys.readouterr().out
+    assert Aladin.load(home / "by-command").hash
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "nowhere", "--data", "."], "there is no nowhere/config.json"),
+        (["eval", "nowhere", "--data", ".", "--rerank", "0"], "at least 1"),
+        (["eval", "nowhere", "--data", ".", "--choose-on", "test"], "on another split"),
+        (["eval", "--data", "."], "at least one model"),
+        (["train", "--data", "nowhere"], "there is no nowhere"),
+        (["train", "--recipe", "nowhere"], "there is no recipe"),
+        (["train", "--recipe", "quickstart"], "there is no recipe"),
+        (["serch"], "unknown command 'serch': choose one of train, eval"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["aladin", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("mjp aladin")
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_help_is_quick_and_names_the_commands() -> None:
+    code = """
+import sys
+from mjp.cli.main import main
+main(["aladin"])
+try:
+    main(["aladin", "train", "--help"])
+except SystemExit:
+    sys.exit(9 if "torch" in sys.modules else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("train", "eval", "--phase", "--model.width"))
+
+
+@pytest.mark.parametrize("phase", ["align", "distill", "joint"])
+def test_the_recipe_knows_every_phase(phase: str) -> None:
+    config = parse_arguments(["--phase", phase], "")
+    own = load_recipe("aladin_flickr8k", "aladin")["phases"][phase]
+    assert (config.phase, config.epochs, config.model.backbone) == (phase, own["epochs"], "lite0")
+    assert parse_arguments(["--phase", phase, "--epochs", "3"], "").epochs == 3
+
+
+@pytest.mark.parametrize("values", [{"epoch": 3}, {"model": {"wide": 3}}, {"batch_size": 1}, {"ema": 2}, {"lr": -1.0}])
+def test_a_misspelt_or_impossible_field_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        config_from(values)

@@ -1,0 +1,223 @@
+"""Training learns, resumes to the same bits, and leaves a frozen teacher alone."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from aladin.tiny import backbone, captioned_pictures, settings
+from mjp.aladin import train as module
+from mjp.aladin.build import learning_rate
+from mjp.aladin.config import AladinTraining
+from mjp.aladin.model import Aladin
+from mjp.aladin.train import AladinRun, train
+from mjp.errors import InputError
+from training.runs import exit_code, start
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return captioned_pictures(tmp_path_factory.mktemp("captioned") / "data")
+
+
+@pytest.fixture(scope="module")
+def prepared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backbone, its features, and a short alignment run."""
+    folder = tmp_path_factory.mktemp("prepared")
+    torch.manual_seed(0)
+    backbone(folder / "backbone")
+    train(settings(data, folder))
+    return folder
+
+
+@pytest.fixture
+def home(prepared: Path, tmp_path: Path) -> Path:
+    for name in ("backbone", "cache"):
+        shutil.copytree(prepared / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _no_curves(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run, the prepared one, draws its curve: that takes longer than the training."""
+    monkeypatch.setattr(module, "draw_curve", lambda *arguments: None)
+
+
+def weights(model: Path) -> dict[str, Tensor]:
+    return load_file(model / "model.safetensors")
+
+
+def epochs(run: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "epoch"]
+
+
+def test_a_run_leaves_model_curve_and_metrics(prepared: Path) -> None:
+    run = prepared / "run"
+    assert Aladin.load(run).config.width == 16
+    assert (run / "curve.png").stat().st_size > 1000
+    assert (run / "model" / "backbone" / "config.json").is_file()
+    assert epochs(run)[-1]["align_rsum"] == epochs(run)[-1]["rsum"] > 0
+
+
+@pytest.mark.parametrize("align_objective", ["triplet", "infonce"])
+def test_both_phases_learn(data: Path, home: Path, align_objective: str) -> None:
+    """Twelve dev pictures: chance is an rsum of about 270; the colours of both halves are easy to learn."""
+    long = {"epochs": 25, "eval_every": 25, "captions": 1, "align_objective": align_objective}
+    model = train(settings(data, home, **long))
+    assert epochs(home / "run")[-1]["rsum"] > 400
+    train(settings(data, home, phase="distill", teacher=model, **long, out=home / "second"))
+    second = epochs(home / "second")
+    assert second[-1]["rsum"] > 400
+    assert second[-1]["teacher_scale"] > 0
+
+
+@pytest.mark.parametrize("objective", ["distill+infonce", "distill", "infonce", "triplet"])
+def test_distillation_changes_the_matching_head_and_not_a_byte_of_the_teacher(
+    data: Path, home: Path, prepared: Path, objective: str
+) -> None:
+    teacher = prepared / "run" / "model"
+    student = train(settings(data, home, phase="distill", teacher=teacher, objective=objective))
+    before, after = weights(teacher), weights(student)
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])} - {"log_scale"}
+    assert changed
+    assert all(name.startswith("matching.") for name in changed)
+    old, new = (Aladin.load(model).encode_texts(["red sky"]) for model in (teacher, student))
+    assert torch.equal(old.tokens, new.tokens)
+    parts = {name for name in epochs(home / "run")[-1] if name.startswith("train_")} - {"train_loss"}
+    assert parts == {f"train_{part}" for part in objective.split("+")}
+
+
+def test_the_frozen_teacher_has_no_dropout(data: Path, home: Path, prepared: Path) -> None:
+    teacher = prepared / "run" / "model"
+    run = AladinRun(settings(data, home, phase="distill", teacher=teacher, model={"dropout": 0.5}))
+    numbers, captions = [0, 1, 2], [0, 3, 5]
+    run._set_mode()
+    scores = [run._alignment(*run._encoded(numbers, [0, 0, 0], captions)) for _ in range(2)]
+    assert torch.equal(scores[0], scores[1])
+    assert not scores[0].requires_grad
+    model = Aladin.load(teacher)
+    direct = model.alignment(model.codes(run.corpus.tokens(numbers)), model.codes(run.corpus.words(model, captions)))
+    torch.testing.assert_close(scores[0], direct, atol=5e-3, rtol=5e-3)  # they were kept in half precision
+    assert run.model.matching.training
+
+
+def test_joint_training_moves_everything(data: Path, home: Path) -> None:
+    config = settings(data, home, phase="joint")
+    before = {name: value.clone() for name, value in AladinRun(config).model.state_dict().items()}
+    after = weights(train(config))
+    still = [n for n in before if torch.equal(before[n], after[n]) and n != "log_align_scale"]
+    assert still == []
+    last = epochs(home / "run")[-1]
+    assert {"train_align", "train_distill", "train_infonce", "align_rsum", "match_rsum"} <= set(last)
+
+
+def test_the_student_does_not_teach_the_alignment_head(data: Path, home: Path) -> None:
+    run = AladinRun(settings(data, home, phase="joint", objective="distill"))
+    pictures, texts = run._encoded([0, 1, 2, 3], [0] * 4, [0, 2, 4, 6])
+    run._losses(pictures, texts, run.corpus.same([0, 1, 2, 3], [0, 2, 4, 6]))["distill"].backward()
+    assert run.model.text_align.weight.grad is None
+    assert run.model.text_encoder.cls.grad is not None
+
+
+def stopped_and_continued(config: AladinTraining, stops: list[int]) -> Path:
+    folder = config.folder
+    for stop in stops:
+        config.stop_after = stop
+        train(config)
+    config.stop_after = None
+    train(config)
+    return folder
+
+
+@pytest.mark.parametrize("phase", ["align", "distill", "joint"])
+def test_a_run_in_parts_is_the_run_as_a_whole(data: Path, home: Path, prepared: Path, phase: str) -> None:
+    teacher = prepared / "run" / "model"
+    common: dict[str, Any] = {"phase": phase, "teacher": teacher, "ema": 0.9}
+    whole = train(settings(data, home, **common, out=home / "whole")).parent
+    parts = stopped_and_continued(settings(data, home, **common, out=home / "parts"), [1, 4, 5])
+    assert (whole / "model" / "model.safetensors").read_bytes() == (parts / "model" / "model.safetensors").read_bytes()
+    assert epochs(whole) == epochs(parts)
+
+
+def dying_task(config: AladinTraining, steps: int) -> None:
+    """Train until a step, then die without a word."""
+    import os
+    import signal
+
+    update = AladinRun._update
+
+    def fragile(self: AladinRun, numbers: list[int]) -> dict[str, float]:
+        if self.step == steps:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return update(self, numbers)
+
+    AladinRun._update = fragile  # type: ignore[method-assign]
+    train(config)
+
+
+def test_killed_it_continues_to_the_same_bits(data: Path, home: Path) -> None:
+    whole = train(settings(data, home, out=home / "whole"))
+    config = settings(data, home, out=home / "killed", checkpoint_minutes=0)
+    assert exit_code(start(dying_task, config, 4)) == -9
+    again = train(config)
+    assert (whole / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
+
+
+def test_the_seed_decides(data: Path, home: Path, prepared: Path) -> None:
+    again = train(settings(data, home))
+    other = train(settings(data, home, seed=1, out=home / "other"))
+    first = weights(prepared / "run" / "model")
+    assert all(torch.equal(first[n], value) for n, value in weights(again).items())
+    assert not torch.equal(first["text_align.weight"], weights(other)["text_align.weight"])
+
+
+def test_a_picture_is_drawn_with_captions_of_its_own_and_of_no_other(data: Path, home: Path) -> None:
+    run = AladinRun(settings(data, home, captions=2))
+    captions = run._draw_captions([3, 7], torch.Generator().manual_seed(0))
+    assert sorted(captions) == [6, 7, 14, 15]
+    assert run.corpus.same([3, 7], [6, 7, 14, 15]).tolist() == [[True, True, False, False], [False, False, True, True]]
+
+
+def test_other_settings_are_refused(data: Path, home: Path) -> None:
+    train(settings(data, home, stop_after=1))
+    with pytest.raises(InputError, match=r"other settings \(lr, model\)"):
+        train(settings(data, home, lr=1e-4, model={"align_width": 4}))
+
+
+def test_another_teacher_is_refused(data: Path, home: Path, prepared: Path) -> None:
+    shutil.copytree(prepared / "run" / "model", home / "teacher")
+    config = settings(data, home, phase="distill", teacher=home / "teacher", stop_after=1)
+    train(config)
+    other = Aladin.load(home / "teacher")
+    with torch.no_grad():
+        other.text_align.bias.add_(1)
+    other.save(home / "teacher")
+    with pytest.raises(InputError, match="another teacher"):
+        train(config)
+
+
+def test_too_few_pictures_and_a_missing_teacher_are_refused(data: Path, home: Path) -> None:
+    with pytest.raises(InputError, match="one step takes 25 pictures"):
+        train(settings(data, home, batch_size=25))
+    with pytest.raises(InputError, match="there is no"):
+        train(settings(data, home, phase="distill", teacher=home / "nobody"))
+    assert not (home / "run").exists()
+
+
+def test_a_loss_that_is_no_number_stops_the_run(data: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "triplet", lambda scores, same, **_: scores.sum() * float("nan"))
+    with pytest.raises(InputError, match="not finite in step 1"):
+        train(settings(data, home))
+
+
+def test_the_learning_rate_rises_and_falls(data: Path, tmp_path: Path) -> None:
+    config = settings(data, tmp_path, epochs=10, lr=1.0, warmup_epochs=2)
+    rates = [learning_rate(config, epoch) for epoch in (0, 1, 2, 6, 10)]
+    assert rates == pytest.approx([0.01, 0.505, 1.0, 0.505, 0.01])
