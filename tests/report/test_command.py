@@ -76,3 +76,12 @@ def test_a_page_that_is_there_is_kept_when_something_is_wrong(tmp_path: Path, mo
     (tmp_path / "page.html").write_text("the last good one")
     assert main(["report", "page.html", "nowhere"]) == 2
     assert (tmp_path / "page.html").read_text() == "the last good one"
+
+
+def test_a_run_about_robustness_alone_has_a_page(tmp_path: Path) -> None:
+    arguments = ["--ratios", "--corrupt", "--corruptions", "contrast", "--limit", "20", "--workers", "0"]
+    assert main(["eval", "mini-cifar10-mjp", *arguments, "--out", str(tmp_path / "eval")]) == 0
+    assert main(["report", str(tmp_path / "page.html"), str(tmp_path / "eval")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "Robustness" in page
+    assert "contrast" in page

@@ -63,6 +63,7 @@ def run(options: Options) -> None:
     from mjp.errors import InputError
     from mjp.evaluation.models import find_model
     from mjp.evaluation.pictures import find_pictures
+    from mjp.files import check_folder
     from mjp.privacy.attacks import find_attack
     from mjp.privacy.audit import Cells, summarise
     from mjp.privacy.audit_chart import draw_audit
@@ -79,6 +80,7 @@ def run(options: Options) -> None:
         find_model(name, random_weights=None if options.pretrained else options.seed) for name in options.models
     ]
     source = find_pictures(options.data)
+    check_folder(options.out)
     cells = Cells(options.out / "cells.jsonl", _cell_settings(options))
     for subject in subjects:
         _attack_all(options, subject, source, cells)

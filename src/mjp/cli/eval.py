@@ -1,10 +1,11 @@
 """Accuracy, consistency and feature shift of one or several models under the jigsaw, and how robust they are otherwise.
 
-A model is a folder (of save_pretrained or of a training run), timm:NAME, or a hub repository OWNER/NAME.
+A model is a shipped name (mini-cifar10-plain, mini-cifar10-mjp), a folder (of save_pretrained or of a training run),
+timm:NAME, or a hub repository OWNER/NAME.
 
-Example: mjp eval out/quickstart-plain out/quickstart-paper --data embedded
+Example: mjp eval mini-cifar10-plain mini-cifar10-mjp --data embedded
 
-Robustness alone, no jigsaw: mjp eval out/quickstart-paper --ratios --corrupt
+Robustness alone, no jigsaw: mjp eval mini-cifar10-mjp --ratios --corrupt
 
 With the downloads: mjp eval timm:deit_small_patch16_224 --ratios --imagenet-c DIR --imagenet-a DIR
 """
@@ -75,12 +76,13 @@ def run(options: Options) -> None:
     from mjp.evaluation.pictures import batches, find_pictures
     from mjp.evaluation.robustness_sets import Generated
     from mjp.evaluation.sweep import sweep
-    from mjp.files import write_atomically
+    from mjp.files import check_folder, write_atomically
     from mjp.report.runs import describe
     from mjp.training.distributed import World, pick_device
     from mjp.training.evaluate import Unreadable
 
     _check(options)
+    check_folder(options.out)
     device = pick_device(options.device)
     pictures = find_pictures(options.data) if options.ratios or options.corrupt else None
     robustness = _robustness(options, pictures)
@@ -129,9 +131,9 @@ def _check(options: Options) -> None:
     from mjp.errors import InputError
 
     if not options.models:
-        raise InputError("name at least one model: a folder, timm:NAME, or a hub repository OWNER/NAME")
-    if options.draws < 1 or options.batch_size < 1:
-        raise InputError("--draws and --batch-size must be at least 1")
+        raise InputError("name at least one model: a shipped name, a folder, timm:NAME, or a hub repository OWNER/NAME")
+    if options.draws < 1 or options.batch_size < 1 or options.workers < 0 or options.max_unreadable < 0:
+        raise InputError("--draws and --batch-size must be at least 1, --workers and --max-unreadable at least 0")
     if bad := [ratio for ratio in options.ratios if not 0 <= ratio <= 1]:
         raise InputError(f"--ratios must lie between 0 and 1, not {bad[0]}")
     if options.limit is not None and options.limit < 1:

@@ -3,7 +3,7 @@
 Least squares from embedding to position (1-D and 2-D, cross-validated), principal components, UMAP (if umap-learn is
 installed), cosine similarities, spectrum, the DAL head's own readings, and attention maps of the last block.
 
-Example: mjp study out/quickstart-plain out/quickstart-paper --pictures dog.jpg
+Example: mjp study mini-cifar10-plain mini-cifar10-mjp --pictures dog.jpg
 """
 
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass
 class Options:
     models: tyro.conf.Positional[tuple[str, ...]]
-    """Models to study: folders, timm:NAME, or hub repositories."""
+    """Models to study: shipped names, folders, timm:NAME, or hub repositories."""
     pictures: tuple[Path, ...] = ()
     """Pictures for the attention maps; two embedded ones without any."""
     folds: int = 5
@@ -38,15 +38,18 @@ def run(options: Options) -> None:
     from mjp.evaluation.models import find_model
     from mjp.evaluation.positions import position_table, principal_components, regress
     from mjp.evaluation.study_chart import draw_positions
-    from mjp.files import write_atomically
+    from mjp.files import check_folder, write_atomically
     from mjp.report.runs import describe
 
     if not options.models:
-        raise InputError("name at least one model: a folder, timm:NAME, or a hub repository OWNER/NAME")
+        raise InputError("name at least one model: a shipped name, a folder, timm:NAME, or a hub repository OWNER/NAME")
     if options.folds < 2:
         raise InputError(f"--folds must be at least 2, not {options.folds}")
     subjects = [find_model(text) for text in options.models]
     tables = [position_table(subject.model) for subject in subjects]  # refuses before anything is written
+    if few := [grid for table, grid in tables if len(table) < options.folds]:
+        raise InputError(f"--folds {options.folds} is more than the {few[0][0] * few[0][1]} positions of a model")
+    check_folder(options.out)
     maps, shown = _attention(subjects, options.pictures)
     options.out.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}

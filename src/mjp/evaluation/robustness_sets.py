@@ -200,9 +200,13 @@ def output_names(subject: Subject, found: Iterable[str]) -> list[str]:
     return ids if of_imagenet else sorted(found)
 
 
+def _is_picture(path: Path) -> bool:
+    return path.suffix.lower() in EXTENSIONS
+
+
 def class_folders(root: Path) -> set[str]:
-    """Names of the folders with something in them; at least two."""
-    found = {folder.name for folder in root.iterdir() if folder.is_dir() and any(folder.iterdir())}
+    """Names of the folders with pictures in them; at least two."""
+    found = {folder.name for folder in root.iterdir() if folder.is_dir() and any(map(_is_picture, folder.rglob("*")))}
     if len(found) < 2:
         raise InputError(f"{root} has {len(found)} class folders with pictures, at least 2 are needed")
     return found

@@ -53,7 +53,14 @@ def point(model: dict[str, Any], ratio: float, unknown: bool) -> dict[str, Any] 
     return next((p for p in model["points"] if p["ratio"] == ratio and p["unknown"] == unknown), None)
 
 
-def data_name(text: str) -> str:
+def swept(run: Any) -> dict[str, Any]:
+    """The models of a run that were measured under jigsaws; a run may be about robustness alone."""
+    return {name: model for name, model in run.models.items() if model.get("points")}
+
+
+def data_name(text: str | None) -> str:
+    if text is None:
+        return "the sets named below"
     return "embedded CIFAR-10" if text == "embedded" else text
 
 

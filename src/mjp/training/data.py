@@ -62,7 +62,7 @@ class Folder:
 
     def __post_init__(self) -> None:
         if not self.root.is_dir():
-            raise InputError(f"there is no folder {self.root}: --data needs train/CLASS/* and val/CLASS/*")
+            raise InputError(f"there is no folder {self.root}: name one with a folder of pictures for each class")
         self.classes = sorted(p.name for p in self.root.iterdir() if p.is_dir())
         self.paths, self.labels = [], []
         for label, name in enumerate(self.classes):
@@ -72,7 +72,7 @@ class Folder:
             self.paths += found
             self.labels += [label] * len(found)
         if len(self.classes) < 2:
-            raise InputError(f"{self.root} has {len(self.classes)} class folders, training needs at least 2")
+            raise InputError(f"{self.root} has {len(self.classes)} class folders, at least 2 are needed")
 
     def __len__(self) -> int:
         return len(self.paths)

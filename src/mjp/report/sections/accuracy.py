@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mjp.report.cells import NOTHING, Cell, measured, percent, pictures_of, point, ratios, spread_over
+from mjp.report.cells import NOTHING, Cell, measured, percent, pictures_of, point, ratios, spread_over, swept
 from mjp.report.runs import Run, look
 
 TITLE = "Accuracy and consistency under the jigsaw"
@@ -34,15 +34,18 @@ QUANTITIES = (
 
 
 def find(runs: Sequence[Run]) -> Any:
-    return look(runs, "eval", _sweep) or None
+    return [found for found in look(runs, "eval", _sweep) if found] or None
 
 
-def _sweep(run: Run) -> dict[str, Any]:
-    first = next(iter(run.models.values()))
+def _sweep(run: Run) -> dict[str, Any] | None:
+    models = swept(run)
+    if not models:
+        return None
+    first = next(iter(models.values()))
     shown = spread_over(ratios(first))
     tables = []
     for key, name, meaning, show in QUANTITIES:
-        rows = [row for model in run.models.items() for row in _rows(*model, key, show, shown)]
+        rows = [row for model in models.items() for row in _rows(*model, key, show, shown)]
         tables.append({"name": name, "meaning": meaning, "clean": key == "top1", "rows": rows})
     return {
         "data": pictures_of(run.facts["data"], first["pictures"]),
@@ -50,7 +53,7 @@ def _sweep(run: Run) -> dict[str, Any]:
         "seed": first["seed"],
         "ratios": shown,
         "tables": tables,
-        "models": list(run.models),
+        "models": list(models),
         "figure": run.picture("sweep.png"),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mjp.report import published
-from mjp.report.cells import Cell, closest, data_name, measured, percent, pictures_of, plus_minus, point, ratios
+from mjp.report.cells import Cell, closest, data_name, measured, percent, pictures_of, plus_minus, point, ratios, swept
 from mjp.report.runs import Run, look
 from mjp.report.sections import robustness
 
@@ -20,7 +20,7 @@ class Ours(NamedTuple):
 
 def find(runs: Sequence[Run]) -> Any:
     sides = [
-        (published.JIGSAW, look(runs, "eval", _jigsaw)),
+        (published.JIGSAW, [ours for ours in look(runs, "eval", _jigsaw) if ours.rows]),
         (published.ROBUSTNESS, [ours for ours in look(runs, "eval", _robustness) if ours.rows]),
         (published.POSITIONS, look(runs, "study", _positions)),
     ]
@@ -30,8 +30,8 @@ def find(runs: Sequence[Run]) -> Any:
 
 
 def _jigsaw(run: Run) -> Ours:
-    rows = []
-    for name, model in run.models.items():
+    rows, models = [], swept(run)
+    for name, model in models.items():
         ratio = closest(ratios(model))
         for unknown, positions in ((False, "positions kept"), (True, "E_unk")):
             if found := point(model, ratio, unknown):
@@ -41,7 +41,9 @@ def _jigsaw(run: Run) -> Ours:
                     measured(found["diff_norm"], digits=2),
                 ]
                 rows.append((name, f"{positions}, γ = {ratio:g}", figures))
-    count = next(iter(run.models.values()))["pictures"]
+    if not models:
+        return Ours("", [])
+    count = next(iter(models.values()))["pictures"]
     return Ours(f"ours: {pictures_of(run.facts['data'], count)}", rows)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mjp.report.cells import NOTHING, Cell, closest, data_name, percent, plus_minus, point, ratios
+from mjp.report.cells import NOTHING, Cell, closest, data_name, percent, plus_minus, point, ratios, swept
 from mjp.report.runs import Run, look
 
 TITLE = "Summary"
@@ -30,7 +30,7 @@ def find(runs: Sequence[Run]) -> Any:
 
 
 def _headlines(run: Run) -> list[dict[str, Any]]:
-    return [_headline(name, model, run.facts["data"]) for name, model in run.models.items()]
+    return [_headline(name, model, run.facts["data"]) for name, model in swept(run).items()]
 
 
 def _headline(name: str, model: dict[str, Any], data: str) -> dict[str, Any]:
