@@ -55,7 +55,7 @@ def point(model: dict[str, Any], ratio: float, unknown: bool) -> dict[str, Any] 
 
 def swept(run: Any) -> dict[str, Any]:
     """The models of a run that were measured under jigsaws; a run may be about robustness alone."""
-    return {name: model for name, model in run.models.items() if model.get("points")}
+    return {name: model for name, model in run.models.items() if "robustness" not in model or model.get("points")}
 
 
 def data_name(text: str | None) -> str:
