@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import mjp  # noqa: F401  before timm, which the test files import first: it makes torchvision importable
+from browser import browser  # noqa: F401  a fixture for pages of every room
 
 settings.register_profile(
     "mjp", deadline=None, derandomize=True, max_examples=30, database=None, suppress_health_check=[HealthCheck.too_slow]

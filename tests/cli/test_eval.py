@@ -34,6 +34,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_writes_figures_and_curves(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(saved), "--out", str(tmp_path / "out"), *QUICK]) == 0
     figures = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (figures["kind"], figures["settings"]["limit"]) == ("eval", 20)
+    assert set(figures["versions"]) == {"mjp", "torch", "timm"}
     result = figures["models"][str(saved)]
     assert (result["pictures"], result["draws"], result["seed"]) == (20, 1, 0)
     assert {p["unknown"] for p in result["points"]} == {True, False}

@@ -35,8 +35,10 @@ def test_several_models_give_figures_and_pictures(models: list[str], tmp_path: P
     Image.new("RGB", (60, 40), (90, 10, 10)).save(tmp_path / "red.png")
     assert main(["study", *models, "--pictures", str(tmp_path / "red.png"), "--out", str(tmp_path / "out")]) == 0
     figures = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert list(figures) == models
-    assert all(found["folds"] == 5 and found["place_mae"] > 0 for found in figures.values())
+    assert figures["kind"] == "study"
+    assert (figures["settings"]["seed"], figures["settings"]["pictures"]) == (0, [str(tmp_path / "red.png")])
+    assert list(figures["models"]) == figures["attention"] == models
+    assert all(found["folds"] == 5 and found["place_mae"] > 0 for found in figures["models"].values())
     for name in ("positions-1.png", "positions-2.png", "positions-3.png", "attention.png"):
         with Image.open(tmp_path / "out" / name) as picture:
             assert picture.width > 300

@@ -41,6 +41,12 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 104 <= covered <= 120  # 114 expected, 2.4 standard deviation
 
 
+def test_two_pictures_have_an_interval_though_some_replicates_are_empty() -> None:
+    bootstrap = collected(torch.tensor([[0.0], [1.0]]))
+    assert bootstrap.means().isnan().any()
+    assert bootstrap.intervals() == [(0.5, 0.0, 1.0)]
+
+
 def test_memory_does_not_grow_with_the_number_of_pictures() -> None:
     bootstrap = Bootstrap(2, seed=0)
     before = bootstrap.sums.numel() + bootstrap.weights.numel()

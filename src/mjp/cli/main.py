@@ -13,6 +13,7 @@ COMMANDS = {
     "train": ("mjp.cli.train", "train a model, plain or MJP, from a recipe; killable and resumable"),
     "eval": ("mjp.cli.eval", "accuracy, consistency and feature shift under the jigsaw, with intervals"),
     "study": ("mjp.cli.study", "what position embeddings have learned, and where the class token looks"),
+    "report": ("mjp.cli.report", "one page with the results of several models, and the published figures beside"),
     "demo": ("mjp.cli.demo", "see the jigsaw on a picture and measure the guarantees, in seconds"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
     "aladin": ("mjp.cli.aladin", "find pictures with words: train and evaluate retrieval models"),

@@ -39,6 +39,7 @@ def run(options: Options) -> None:
     from mjp.evaluation.positions import position_table, principal_components, regress
     from mjp.evaluation.study_chart import draw_positions
     from mjp.files import write_atomically
+    from mjp.report.runs import describe
 
     if not options.models:
         raise InputError("name at least one model: a folder, timm:NAME, or a hub repository OWNER/NAME")
@@ -61,7 +62,8 @@ def run(options: Options) -> None:
             f"index {result.index_mae:.3f} ± {result.index_std:.3f}, row and column {result.place_mae:.3f} ± "
             f"{result.place_std:.3f} patches  →  {target}"
         )
-    write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(figures, indent=2) + "\n"))
+    facts = {**describe("study", options), "attention": list(maps), "models": figures}
+    write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
     if maps:
         from mjp.evaluation.study_chart import draw_attention
 

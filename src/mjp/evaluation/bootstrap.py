@@ -2,8 +2,11 @@
 
 The Poisson bootstrap gives every picture an independent weight ~ Poisson(1) in each of R replicates; a replicate's mean
 is Σ weight·value / Σ weight. Only the R sums are kept, so memory does not grow with the number of pictures.
+
+What is not a mean is resampled the ordinary way (`resample`).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -39,7 +42,25 @@ class Bootstrap:
     def count(self) -> int:
         return int(self.weights[0].item())
 
+    def means(self) -> Tensor:
+        """(1 + R, K): the mean over all pictures, then that of every replicate."""
+        return self.sums / self.weights
+
     def intervals(self) -> list[Interval]:
-        means = self.sums / self.weights
-        low, high = means[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64), 0)
-        return [Interval(*triple) for triple in zip(means[0].tolist(), low.tolist(), high.tolist(), strict=True)]
+        return [interval(column) for column in self.means().T]
+
+
+def interval(replicates: Tensor) -> Interval:
+    """(1 + R): a statistic of all pictures, then that of every replicate; one that got no picture (NaN) has no say."""
+    low, high = replicates[1:].nanquantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Interval(replicates[0].item(), low, high)
+
+
+def resample(statistic: Callable[..., float], *groups: Tensor, seed: int, replicates: int = REPLICATES) -> Interval:
+    """`statistic(*groups)` and its interval; the rows of each group are drawn anew, with replacement."""
+    generator = torch.Generator().manual_seed(seed)
+    found = [statistic(*groups)]
+    for _ in range(replicates):
+        drawn = (torch.randint(len(group), (len(group),), generator=generator) for group in groups)
+        found.append(statistic(*(group[rows] for group, rows in zip(groups, drawn, strict=True))))
+    return interval(torch.tensor(found, dtype=torch.float64))

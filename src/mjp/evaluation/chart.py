@@ -1,7 +1,8 @@
-"""The curves of a sweep as a picture."""
+"""The curves of a sweep, and errors by corruption, as pictures."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 from mjp.evaluation.sweep import Sweep
 from mjp.files import write_atomically
@@ -16,9 +17,7 @@ PANELS = (
 
 def draw_sweeps(sweeps: dict[str, Sweep], path: Path) -> None:
     """Accuracy, consistency and relative feature shift over the mask ratio, one colour per model, bands of 95 %."""
-    os.environ.setdefault("MPLBACKEND", "Agg")
-    import matplotlib.pyplot as plt
-
+    plt = _pyplot()
     figure, axes = plt.subplots(1, len(PANELS), figsize=(4.6 * len(PANELS), 4.2), layout="constrained")
     for axis, (name, label, scale) in zip(axes, PANELS, strict=True):
         for colour, (model, sweep) in zip(COLOURS * len(sweeps), sweeps.items(), strict=False):
@@ -39,3 +38,31 @@ def draw_sweeps(sweeps: dict[str, Sweep], path: Path) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
     plt.close(figure)
+
+
+def draw_corruptions(models: dict[str, dict[str, Any]], path: Path) -> None:
+    """Mean error of each corruption, one colour per model, bars of 95 %; `models` as in results.json."""
+    plt = _pyplot()
+    names = list(dict.fromkeys(name for figures in models.values() for name in figures["means"]))
+    figure, axis = plt.subplots(figsize=(8, 1.6 + 0.34 * len(names)), layout="constrained")
+    for k, (colour, (model, figures)) in enumerate(zip(COLOURS * len(models), models.items(), strict=False)):
+        found = [(y, figures["means"][name]) for y, name in enumerate(names) if name in figures["means"]]
+        places = [y + 0.5 * ((k + 0.5) / len(models) - 0.5) for y, _ in found]  # side by side, not on top of each other
+        means = [100 * v[0] for _, v in found]
+        bars = [[100 * (v[0] - v[1]) for _, v in found], [100 * (v[2] - v[0]) for _, v in found]]
+        label = f"{model}: {100 * figures['mce_unnormalised'][0]:.1f} on average" if found else model
+        axis.errorbar(means, places, xerr=bars, fmt="o", markersize=4, color=colour, label=label)
+    axis.set(title="error by corruption, mean over severities, %", yticks=range(len(names)), yticklabels=names)
+    axis.invert_yaxis()
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", frameon=False)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
+    plt.close(figure)
+
+
+def _pyplot() -> Any:
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib.pyplot as plt
+
+    return plt

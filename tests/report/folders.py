@@ -1,0 +1,90 @@
+"""Results folders as mjp eval and mjp study write them, made by hand, and a reader of pages."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+VERSIONS = {"mjp": "0.1.0", "torch": "2.13.0", "timm": "1.0.30"}
+RATIOS = (0.03, 0.27, 0.5, 1.0)
+CORRUPTIONS = {
+    "source": "generated",
+    "missing": [],
+    "errors": {"fog": [0.5, 0.7], "snow": [0.5, None]},
+    "means": {"fog": [0.6, 0.55, 0.65]},
+    "mce": None,
+    "mce_unnormalised": [0.6, 0.5, 0.7],
+}
+
+
+def point(ratio: float, unknown: bool) -> dict[str, Any]:
+    found = {"top1": [0.3, 0.28, 0.32], "consistency": [0.9, 0.88, 0.92]}
+    if unknown:
+        found["consistency"] = [0.971, 0.9604, 0.9816]
+    return {"ratio": ratio, "unknown": unknown, **found, "diff_norm": [2, 1.9, 2.1], "diff_relative": [0.2, 0.19, 0.21]}
+
+
+def evaluated(*, unknown: bool = True, **more: Any) -> dict[str, Any]:
+    """One model of results.json."""
+    views = (True, False) if unknown else (False,)
+    points = [point(ratio, view) for ratio in RATIOS for view in views]
+    share = {"top1": [0.3874, 0.3291, 0.4402], "top5": [0.8, 0.75, 0.85]}
+    return {**share, "points": points, "pictures": 1234, "draws": 2, "seed": 7, **more}
+
+
+def picture(path: Path) -> None:
+    Image.new("RGB", (1200, 400), (200, 220, 240)).save(path)
+
+
+def write_eval(folder: Path, models: dict[str, Any] | None = None, **changes: Any) -> Path:
+    folder.mkdir(parents=True)
+    models = {"plain": evaluated(unknown=False), "mjp": evaluated()} if models is None else models
+    settings = {"models": list(models), "data": "embedded", "draws": 2, "seed": 7}
+    facts = {"kind": "eval", "settings": settings, "versions": VERSIONS, "data": "embedded", "models": models}
+    (folder / "results.json").write_text(json.dumps({**facts, **changes}))
+    picture(folder / "sweep.png")
+    return folder
+
+
+def write_study(folder: Path, models: tuple[str, ...] = ("plain", "mjp"), **changes: Any) -> Path:
+    folder.mkdir(parents=True)
+    figures = {"index_mae": 10.487, "index_std": 0.867, "place_mae": 1.498, "place_std": 0.231}
+    model = {**figures, "folds": 5, "seed": 3, "grid": [8, 8], "variance": [0.2, 0.1, 0.06], "umap": False}
+    settings = {"models": list(models), "folds": 5, "seed": 3}
+    facts = {"kind": "study", "settings": settings, "versions": VERSIONS, "attention": list(models)}
+    (folder / "results.json").write_text(json.dumps({**facts, "models": dict.fromkeys(models, model), **changes}))
+    for number in range(len(models)):
+        picture(folder / f"positions-{number + 1}.png")
+    picture(folder / "attention.png")
+    return folder
+
+
+class Page(HTMLParser):
+    """Tags with their attributes in the order of the page, and its text."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.style = ""
+        self.inside_style = False
+        self.feed(source)
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self.inside_style = tag == "style"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside_style = False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside_style:
+            self.style += data
+        else:
+            self.text += data
+
+    def all(self, name: str) -> list[dict[str, str]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
