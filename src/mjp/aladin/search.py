@@ -1,6 +1,6 @@
 """Search in two stages: the nearest vectors at once, then the best of them in the order of the alignment score.
 
-query = read_text(index, model, "a dog on a beach")
+query = model.encode_texts(["a dog on a beach"])
 hits = by_vector(index, query, 20)               S^m, the matching score; milliseconds whatever the number of pictures
 hits = by_alignment(index, model, query, hits)   S^a, the alignment score: exact, explains itself, and costs per picture
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mjp.aladin.index import Index
-from mjp.aladin.intake import Encoder, reason
+from mjp.aladin.intake import Encoder, content_hash, reason
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.neighbours import Engine, nearest
 from mjp.aladin.vision import open_picture
@@ -40,17 +40,8 @@ class Found(NamedTuple):
     hit: Hit
 
 
-def read_text(index: Index, model: Aladin, text: str) -> Codes:
-    """The codes of a query in words."""
-    index.check_model(model.hash)
-    return model.encode_texts([text])
-
-
 def read_picture(index: Index, model: Aladin, path: Path) -> Codes:
     """The codes of a query picture, encoded as the index encoded its own."""
-    from mjp.aladin.intake import content_hash
-
-    index.check_model(model.hash)
     try:
         image, name = model.vision.prepare(open_picture(path)).unsqueeze(0), content_hash(path)
     except Exception as error:  # as in indexing: decoders raise all kinds of things over broken files

@@ -47,7 +47,7 @@ class Options:
 def run(options: Options) -> None:
     from mjp.aladin.explain import explain
     from mjp.aladin.index import Index
-    from mjp.aladin.search import name_hits, read_picture, read_text, two_stage
+    from mjp.aladin.search import name_hits, read_picture, two_stage
     from mjp.aladin.sheet import contact_sheet
     from mjp.aladin.shipped import find_aladin
     from mjp.files import write_atomically
@@ -56,8 +56,8 @@ def run(options: Options) -> None:
     _check(options)
     index = Index(options.index)
     model = find_aladin(options.model or index.facts.source)[0].to(pick_device(options.device))
-    read = read_text(index, model, options.query) if options.picture is None else None
-    query = read if read is not None else read_picture(index, model, options.picture)  # type: ignore[arg-type]
+    index.check_model(model.hash)
+    query = read_picture(index, model, options.picture) if options.picture else model.encode_texts([options.query])
     rerank = options.rerank if options.picture is None else 0
     hits = two_stage(index, model, query, options.k, rerank, options.engine)[1]
     found = name_hits(index, hits)
