@@ -36,6 +36,7 @@ from mjp.method.shuffle import image_grid
 from mjp.training.data import EXTENSIONS as COMMON
 
 EXTENSIONS = COMMON | {".avif", ".heic", ".jp2"}
+BATCH = 32  # pictures encoded at once
 COMMIT = 256  # pictures between two points to which a kill can throw back
 
 
@@ -132,10 +133,10 @@ def _compare(index: Index, folder: Path, paths: list[Path]) -> tuple[Intake, lis
     return intake, todo
 
 
-def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, workers: int, batch: int = 32) -> None:
+def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, workers: int) -> None:
     known = index.catalogue.known()
     data = _Files(todo, known, encoder.model.vision.prepare)
-    loader = DataLoader(data, batch, num_workers=workers, collate_fn=list)
+    loader = DataLoader(data, min(BATCH, COMMIT), num_workers=workers, collate_fn=list)
     ids: list[str] = []
     parts: list[Codes] = []
     files: list[File] = []
