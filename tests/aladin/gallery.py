@@ -46,5 +46,7 @@ def declared_png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", zlib.compress(b"")) + part(b"IEND", b"")
 
 
-def take_in(pictures: Path, out: Path, model: Aladin, *, mask_ratio: float = 0.0, prune: bool = False) -> tuple[Index, Intake]:
+def take_in(
+    pictures: Path, out: Path, model: Aladin, *, mask_ratio: float = 0.0, prune: bool = False
+) -> tuple[Index, Intake]:
     return index_pictures(pictures, out, model, "model", mask_ratio=mask_ratio, prune=prune, workers=0)

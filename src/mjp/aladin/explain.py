@@ -72,12 +72,13 @@ def draw_choices(picture: Image.Image, words: list[Word], grid: tuple[int, int])
     for number, patch in enumerate(chosen):
         draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)
     for number, (patch, names) in enumerate(chosen.items()):  # after all frames, so that none crosses a word
-        left, top, *_ = box(patch, grid, picture.size)
+        left, top, _, bottom = box(patch, grid, picture.size)
         label = " ".join(names)
-        space = draw.textbbox((0, 0), label, font)
-        left = max(0.0, min(left, picture.width - space[2] - 6))
-        draw.rectangle((left, top, left + space[2] + 6, top + space[3] + 4), fill=COLOURS[number % len(COLOURS)])
-        draw.text((left + 3, top + 1), label, "white", font)
+        width, height = draw.textbbox((0, 0), label, font)[2] + 6, 17
+        left = max(0.0, min(left, picture.width - width))
+        top = top - height if top >= height else bottom  # above the frame, at the upper edge below it
+        draw.rectangle((left, top, left + width, top + height), fill=COLOURS[number % len(COLOURS)])
+        draw.text((left + 3, top), label, "white", font)
     return drawn
 
 

@@ -226,7 +226,9 @@ def _read_facts(folder: Path) -> IndexFacts:
         rows, columns = facts.pop("grid")
         return IndexFacts(**facts, grid=(int(rows), int(columns)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder / FACTS} does not describe an index of mjp aladin: index the pictures anew") from error
+        raise InputError(
+            f"{folder / FACTS} does not describe an index of mjp aladin: index the pictures anew"
+        ) from error
 
 
 def _mapped(path: Path) -> Codes:
@@ -235,7 +237,9 @@ def _mapped(path: Path) -> Codes:
         with safe_open(path, "pt") as file:
             return Codes(*(file.get_tensor(name) for name in Codes._fields))
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{path} is missing or damaged ({error}): open the index again, or index the pictures anew") from error
+        raise InputError(
+            f"{path} is missing or damaged ({error}): open the index again, or index the pictures anew"
+        ) from error
 
 
 def _groups(chunks: list[tuple[int, int, int]]) -> list[list[int]]:

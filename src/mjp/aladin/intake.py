@@ -88,7 +88,14 @@ class Encoder:
 
 
 def index_pictures(
-    pictures: Path, out: Path, model: Aladin, source: str, *, mask_ratio: float = 0.0, prune: bool = False, workers: int = 1
+    pictures: Path,
+    out: Path,
+    model: Aladin,
+    source: str,
+    *,
+    mask_ratio: float = 0.0,
+    prune: bool = False,
+    workers: int = 1,
 ) -> tuple[Index, Intake]:
     """Bring an index up to date with a folder of pictures."""
     paths = find_pictures(pictures)
@@ -116,7 +123,9 @@ def find_pictures(folder: Path) -> list[Path]:
         shown = sorted(name for name in names if not name.startswith("."))
         found += [Path(home, name) for name in shown if Path(name).suffix.lower() in EXTENSIONS]
     if not found:
-        raise InputError(f"{folder} holds no picture: files are known by their endings, {', '.join(sorted(EXTENSIONS))}")
+        raise InputError(
+            f"{folder} holds no picture: files are known by their endings, {', '.join(sorted(EXTENSIONS))}"
+        )
     return found
 
 

@@ -52,7 +52,10 @@ def measure_latency(model: Aladin, sizes: Sequence[int], *, repeats: int, rerank
 
 def random_index(folder: Path, model: Aladin, size: int, grid: tuple[int, int], *, seed: int) -> Index:
     """An index of pictures that do not exist."""
-    index, generator = open_index(folder, IndexFacts(model.hash, "none", 0.0, grid)), torch.Generator().manual_seed(seed)
+    index, generator = (
+        open_index(folder, IndexFacts(model.hash, "none", 0.0, grid)),
+        torch.Generator().manual_seed(seed),
+    )
     patches, (width, narrow) = grid[0] * grid[1], (model.config.width, model.config.align_width)
     for start in tqdm(range(0, size, LARGEST), desc=f"{size} random pictures", leave=False, disable=None):
         count = min(LARGEST, size - start)

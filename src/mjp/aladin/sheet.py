@@ -2,25 +2,23 @@
 
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from mjp.aladin.explain import Word, draw_choices
 from mjp.aladin.intake import printable
 from mjp.aladin.search import Found
 from mjp.aladin.vision import open_picture
 
-INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 240, 5
+INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 280, 5
 
 
 def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
-    """The picture at the first path that can be read, no larger than `side`; None if there is none any more."""
+    """The picture at the first path that can be read, its longer side `side`; None if there is none any more."""
     for path in paths:
         try:
-            picture = open_picture(path)
+            return ImageOps.contain(open_picture(path), (side, side), Image.Resampling.LANCZOS)
         except Exception:  # decoders raise all kinds of things over files that have changed
             continue
-        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-        return picture
     return None
 
 
@@ -60,6 +58,7 @@ def scores(found: Found) -> str:
 
 def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
     """As much of a text as fits under a picture."""
-    while font.getlength(text) > SIDE:
-        text = text[: len(text) - 2] + "…" if not text.endswith("…") else text[:-2] + "…"
-    return text
+    if font.getlength(text) <= SIDE:
+        return text
+    length = next(n for n in range(len(text), 0, -1) if font.getlength(text[:n] + "…") <= SIDE)
+    return text[:length] + "…"

@@ -105,6 +105,8 @@ def _facts(found: "list[Found]", words: "dict[str, list[Word]]") -> list[dict[st
     facts = []
     for each in found:
         entry = {"id": each.id, "paths": [printable(path) for path in each.paths], **each.hit._asdict()}
-        chosen = [{"word": w.text, "score": w.score, "patch": None if w.hidden else w.patch} for w in words.get(each.id, [])]
+        chosen = [
+            {"word": w.text, "score": w.score, "patch": None if w.hidden else w.patch} for w in words.get(each.id, [])
+        ]
         facts.append(entry | ({"words": chosen} if each.id in words else {}))
     return facts
