@@ -10,8 +10,8 @@ from PIL import Image
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.build import fresh_model
 from mjp.aladin.data import load_captions
-from mjp.aladin.intake import Intake, index_pictures
 from mjp.aladin.index import Index
+from mjp.aladin.intake import Intake, index_pictures
 from mjp.aladin.model import Aladin
 
 

@@ -1,4 +1,4 @@
-"""Search is what it says: exact is brute force, re-ranking everything is exhaustive, faiss agrees, a picture finds itself."""
+"""Exact search is brute force, re-ranking everything is exhaustive, faiss agrees, a picture finds itself."""
 
 from pathlib import Path
 

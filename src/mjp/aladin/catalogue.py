@@ -60,9 +60,7 @@ class Catalogue:
                 db.execute("BEGIN IMMEDIATE")
                 yield db
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"{self.path} cannot be used: {error}. If it is damaged, index the pictures anew"
-            ) from error
+            raise InputError(f"{self.path} cannot be used ({error}); if damaged, index the pictures anew") from error
 
     def ask(self, question: str, *values: object) -> list[tuple[object, ...]]:
         try:

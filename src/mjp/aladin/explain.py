@@ -1,7 +1,8 @@
 """Why a picture was found: how well every patch answers every word, and which patch each word chose.
 
-A word may be several pieces to the model, each of which chooses its own patch. A word's score is the sum over its pieces,
-so that under MrSw the scores of the words add up to the alignment score; its map is the best of its pieces at each patch.
+A word may be several pieces to the model, each of which chooses its own patch. A word's score is the sum over its
+pieces, so that under MrSw the scores of the words add up to the alignment score; its map is the best of its pieces at
+each patch.
 """
 
 from collections.abc import Iterator

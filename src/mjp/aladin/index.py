@@ -1,13 +1,13 @@
 """An index: a folder with all that search needs to know about pictures, and no picture.
 
     INDEX/
-      index.json                  the model's hash and where it was found, mask ratio, grid of patches, when it was begun
+      index.json                  the model's hash and where it was found, mask ratio, grid of patches, when begun
       catalogue.sqlite            which picture is in which row of which chunk, and every file by its path
       chunk-000001.safetensors    Codes of some pictures: float32 vectors, float16 tokens; memory-mapped, never changed
 
-A picture is known by the hash of its file's content: at two paths it is stored once. A chunk is written under a temporary
-name and renamed, then one transaction of the catalogue makes it count; chunks that the catalogue does not name are
-leftovers of a kill and are removed by whoever writes next. Deleting writes the chunk anew without the picture.
+A picture is known by the hash of its file's content: at two paths it is stored once. A chunk is written under a
+temporary name and renamed, then one transaction of the catalogue makes it count; chunks that the catalogue does not
+name are leftovers of a kill and are removed by whoever writes next. Deleting writes the chunk anew without the picture.
 """
 
 import fcntl
@@ -197,8 +197,8 @@ def open_index(folder: Path, facts: IndexFacts) -> Index:
     index.check_model(facts.model)
     if index.facts.mask_ratio != facts.mask_ratio:
         raise InputError(
-            f"{folder} was made with --mask-ratio {index.facts.mask_ratio:g}, not {facts.mask_ratio:g}: its entries could "
-            "not be compared. Use the same ratio, or another folder"
+            f"{folder} was made with --mask-ratio {index.facts.mask_ratio:g}, not {facts.mask_ratio:g}: use the same "
+            "ratio, or another folder"
         )
     return index
 
@@ -226,9 +226,7 @@ def _read_facts(folder: Path) -> IndexFacts:
         rows, columns = facts.pop("grid")
         return IndexFacts(**facts, grid=(int(rows), int(columns)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{folder / FACTS} does not describe an index of mjp aladin: index the pictures anew"
-        ) from error
+        raise InputError(f"{folder / FACTS} is not that of an index: index the pictures anew") from error
 
 
 def _mapped(path: Path) -> Codes:
@@ -237,9 +235,7 @@ def _mapped(path: Path) -> Codes:
         with safe_open(path, "pt") as file:
             return Codes(*(file.get_tensor(name) for name in Codes._fields))
     except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"{path} is missing or damaged ({error}): open the index again, or index the pictures anew"
-        ) from error
+        raise InputError(f"{path} is missing or damaged ({error}): open the index again, or make it anew") from error
 
 
 def _groups(chunks: list[tuple[int, int, int]]) -> list[list[int]]:

@@ -3,9 +3,9 @@
 A file whose size and time have not changed is not opened; a file whose content is known under another path is not
 encoded. Every COMMIT pictures what was done is safe, so a kill costs seconds.
 
-With a mask ratio γ a picture is encoded under a jigsaw that hides the positions of ⌊γN⌋ patches (E_unk); their tokens are
-stored in an order that depends on their values alone. Which patches, follows from the picture's content: indexed again,
-it gets the same entry. This hides the layout of the picture, not its content: patches are still described one by one.
+With a mask ratio γ a picture is encoded under a jigsaw that hides the positions of ⌊γN⌋ patches (E_unk); their tokens
+are stored in an order that depends on their values alone. Which patches, follows from the picture's content: indexed
+again, it gets the same entry. This hides the layout of the picture, not its content: every patch is still described.
 """
 
 import hashlib
@@ -60,8 +60,8 @@ class Encoder:
         hides = isinstance(backbone, MJP) and backbone.unknown is not None and isinstance(backbone.adapter, ViT)
         if self.ratio and not hides:
             raise InputError(
-                f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} has none: "
-                "leave the option out, or train on an MJP model"
+                f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} has "
+                "none: leave the option out, or train on an MJP model"
             )
 
     def __call__(self, images: Tensor, ids: Sequence[str]) -> Codes:
@@ -123,9 +123,7 @@ def find_pictures(folder: Path) -> list[Path]:
         shown = sorted(name for name in names if not name.startswith("."))
         found += [Path(home, name) for name in shown if Path(name).suffix.lower() in EXTENSIONS]
     if not found:
-        raise InputError(
-            f"{folder} holds no picture: files are known by their endings, {', '.join(sorted(EXTENSIONS))}"
-        )
+        raise InputError(f"{folder} holds no picture (by its ending: {', '.join(sorted(EXTENSIONS))})")
     return found
 
 

@@ -6,8 +6,8 @@ changes no time. Queries are real and so is the model that reads them.
 encode      the query's words into vector and tokens
 search      the nearest vectors, exact
 rerank      the alignment score of the K nearest, their tokens read from the memory map
-exhaustive  the alignment score of every picture, from the memory map; in_memory: of float32 tokens held in memory, which
-            is the best that can be said for it
+exhaustive  the alignment score of every picture, from the memory map; in_memory: of float32 tokens held in memory,
+            which is the best that can be said for it
 """
 
 import time
@@ -52,10 +52,8 @@ def measure_latency(model: Aladin, sizes: Sequence[int], *, repeats: int, rerank
 
 def random_index(folder: Path, model: Aladin, size: int, grid: tuple[int, int], *, seed: int) -> Index:
     """An index of pictures that do not exist."""
-    index, generator = (
-        open_index(folder, IndexFacts(model.hash, "none", 0.0, grid)),
-        torch.Generator().manual_seed(seed),
-    )
+    index = open_index(folder, IndexFacts(model.hash, "none", 0.0, grid))
+    generator = torch.Generator().manual_seed(seed)
     patches, (width, narrow) = grid[0] * grid[1], (model.config.width, model.config.align_width)
     for start in tqdm(range(0, size, LARGEST), desc=f"{size} random pictures", leave=False, disable=None):
         count = min(LARGEST, size - start)

@@ -5,9 +5,9 @@
     /thumb/ID                a small version of a picture
     /why/ID?q=QUERY          the picture with the patch that each word chose; with &word=N how well it answers that word
 
-Pictures are asked for by id and found through the index: nothing from an address ever becomes part of a path. The server
-listens on 127.0.0.1, answers to no other name (a foreign site that rebinds its own name to this address is turned
-away), and its pages load nothing from elsewhere and run no script.
+Pictures are asked for by id and found through the index: nothing from an address ever becomes part of a path. The
+server listens on 127.0.0.1, answers to no other name (a foreign site that rebinds its own name to this address is
+turned away), and its pages load nothing from elsewhere and run no script.
 """
 
 from dataclasses import dataclass

@@ -13,9 +13,7 @@ def find_aladin(name: str) -> tuple[Aladin, str]:
     """The model, and the name or the full path under which it is found again."""
     if name == SHIPPED:
         if not (HOME / name).is_dir():
-            raise InputError(
-                f"this installation holds no model {name}: train one, and pass its folder as --model FOLDER"
-            )
+            raise InputError(f"this installation holds no {name}: train a model, and pass it as --model FOLDER")
         return Aladin.load(HOME / name), name
     folder = Path(name)
     return Aladin.load(folder), str(folder.resolve())

@@ -1,12 +1,12 @@
-"""Index a folder of pictures, so that mjp aladin search finds them. Given again, only what is new or changed is encoded.
+"""Index a folder of pictures for mjp aladin search. Given again, only what is new or changed is encoded.
 
 Example: mjp aladin index ~/Pictures -o pictures.index
 
 Pictures are known by their content: one that lies at two paths is stored once. The index holds no picture; search opens
 the files where they are. A command that was killed goes on when it is given again.
 
-With --mask-ratio the positions of that share of patches are hidden (E_unk) and their tokens stored in an order that says
-nothing about where they were. This is privacy of the layout, not of the content.
+With --mask-ratio the positions of that share of patches are hidden (E_unk) and their tokens stored in an order that
+says nothing about where they were. This is privacy of the layout, not of the content.
 """
 
 from dataclasses import dataclass

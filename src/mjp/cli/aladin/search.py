@@ -105,8 +105,8 @@ def _facts(found: "list[Found]", words: "dict[str, list[Word]]") -> list[dict[st
     facts = []
     for each in found:
         entry = {"id": each.id, "paths": [printable(path) for path in each.paths], **each.hit._asdict()}
-        chosen = [
-            {"word": w.text, "score": w.score, "patch": None if w.hidden else w.patch} for w in words.get(each.id, [])
-        ]
-        facts.append(entry | ({"words": chosen} if each.id in words else {}))
+        if each.id in words:
+            chosen = [(word, None if word.hidden else word.patch) for word in words[each.id]]
+            entry["words"] = [{"word": word.text, "score": word.score, "patch": patch} for word, patch in chosen]
+        facts.append(entry)
     return facts

@@ -1,5 +1,5 @@
-"""Search an index on a page in the browser: the nearest vectors beside the same re-ranked, and which patch answers which
-word. The page is for this machine alone: it listens on 127.0.0.1 and loads nothing from elsewhere.
+"""Search an index on a page in the browser: the nearest vectors beside the same re-ranked, and which patch answers
+which word. The page is for this machine alone: it listens on 127.0.0.1 and loads nothing from elsewhere.
 """
 
 from dataclasses import dataclass
