@@ -39,7 +39,8 @@ def test_from_a_folder_to_a_sheet(home: Path, capsys: pytest.CaptureFixture[str]
     facts = json.loads((home / "out/aladin-search/results.json").read_text())
     assert [word["word"] for word in facts["found"][0]["words"]] == ["red", "sky"]
     assert len(facts["found"]) == 3
-    assert Image.open(home / "out/aladin-search/sheet.png").width > 800
+    with Image.open(home / "out/aladin-search/sheet.png") as sheet:
+        assert sheet.width > 800
     assert main(["aladin", "stats", "index", "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)
     assert stats["pictures"] == stats["files"] == 4
@@ -80,7 +81,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["search", "nowhere", "dog"], "is no index"),
         (["search", "index", "dog", "--model", "nowhere"], "there is no nowhere/config.json"),
         (["search", "index", "dog", "--model", "aladin-none"], "there is no"),
-        (["index", "pictures", "-o", "pictures"], "is no index"),
+        (["index", "pictures", "-o", "pictures", "--model", "model"], "is no index"),
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
         (["serve", "index", "--port", "99999"], "choose another one"),
         (["delete", "index"], "name at least one"),

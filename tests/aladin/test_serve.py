@@ -179,7 +179,7 @@ def test_the_page_in_a_browser(browser: Browser, site: Site, port: int, width: i
     names = browser.ask("Array.from(document.querySelectorAll('.name'), part => part.textContent)")
     assert SCRIPT in names
     assert len(names) == 10  # five by vector, five re-ranked
-    browser.ask("document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })")
+    browser.ask("document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })")  # below the fold too
     loaded = "Array.from(document.images).every(image => image.complete && image.naturalWidth > 0)"
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from mjp.aladin.index import Index
 from mjp.aladin.model import Aladin, Codes
@@ -34,7 +35,8 @@ def explain(index: Index, model: Aladin, text: str, query: Codes, row: int) -> l
     """What each word of a query found in a picture."""
     picture = index.codes(torch.tensor([row]))
     real = picture.valid[0]
-    cosines = picture.tokens[0] @ query.tokens[0][query.valid[0]].cpu().T  # (R, L)
+    patches = normalize(picture.tokens[0], dim=-1)  # float16 has left them not quite of length 1
+    cosines = patches @ query.tokens[0][query.valid[0]].cpu().T  # (R, L)
     cosines = cosines.masked_fill(~real.unsqueeze(1), -torch.inf)
     words = []
     for name, pieces in pieces_of_words(model, text):

@@ -118,10 +118,11 @@ class Site:
             return MISSING
         if word is None:
             return _jpeg(draw_choices(shown, words, index.facts.grid))
-        if not (word.isascii() and word.isdigit() and int(word) < len(words)):
+        chosen = dict(zip(map(str, range(len(words))), words, strict=True)).get(word)
+        if chosen is None:
             return MISSING
         hidden = index.codes(torch.tensor([row])).unknown[0]
-        return _jpeg(draw_heat(shown, words[int(word)], index.facts.grid, hidden))
+        return _jpeg(draw_heat(shown, chosen, index.facts.grid, hidden))
 
     def _picture(self, index: Index, picture: str, side: int) -> Image.Image | None:
         """A picture of the index; None for an id that is not in it, or a file that cannot be read any more."""
