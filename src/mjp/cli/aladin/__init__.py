@@ -2,6 +2,12 @@
 
 COMMANDS = {
     "train": ("mjp.cli.aladin.train", "align patches and words, then distil one vector per picture; resumable"),
+    "index": ("mjp.cli.aladin.index", "make a folder of pictures searchable; incremental and resumable"),
+    "search": ("mjp.cli.aladin.search", "find pictures with words or with a picture, and see why they were found"),
+    "serve": ("mjp.cli.aladin.serve", "the same on a page in the browser, for this machine only"),
+    "delete": ("mjp.cli.aladin.delete", "take pictures out of an index"),
+    "stats": ("mjp.cli.aladin.stats", "what an index holds, and which files could not be read"),
+    "bench": ("mjp.cli.aladin.bench", "latency of encoding, search and re-ranking over gallery sizes"),
     "eval": ("mjp.cli.aladin.eval", "recall, NDCG and retention of all scorers on one split, with intervals"),
 }
 

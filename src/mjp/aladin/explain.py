@@ -1,0 +1,99 @@
+"""Why a picture was found: how well every patch answers every word, and which patch each word chose.
+
+A word may be several pieces to the model, each of which chooses its own patch. A word's score is the sum over its
+pieces, so that under MrSw the scores of the words add up to the alignment score; its map is the best of its pieces at
+each patch.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from mjp.aladin.index import Index
+from mjp.aladin.model import Aladin, Codes
+from mjp.aladin.tokenizer import words_of
+
+# from Okabe and Ito's colours, which most people can tell apart; dark enough for white letters
+COLOURS = ("#b34700", "#005a8c", "#00664b", "#8c3a6b", "#5b4b00", "#3d3d8f", "#7a1f1f", "#2f5d62")
+
+
+class Word(NamedTuple):
+    """A word of a query, in the eyes of one picture."""
+
+    text: str
+    score: float  # what it adds to MrSw
+    heat: Tensor  # (R,) cosines with every patch
+    patch: int  # the best one
+    hidden: bool  # that patch has no place: it was encoded under E_unk
+
+
+def explain(index: Index, model: Aladin, text: str, query: Codes, row: int) -> list[Word]:
+    """What each word of a query found in a picture."""
+    picture = index.codes(torch.tensor([row]))
+    real = picture.valid[0]
+    patches = normalize(picture.tokens[0], dim=-1)  # float16 has left them not quite of length 1
+    cosines = patches @ query.tokens[0][query.valid[0]].cpu().T  # (R, L)
+    cosines = cosines.masked_fill(~real.unsqueeze(1), -torch.inf)
+    words = []
+    for name, pieces in pieces_of_words(model, text):
+        heat = cosines[:, pieces].max(1).values
+        patch = int(heat.argmax())
+        score = float(cosines[:, pieces].max(0).values.sum())
+        words.append(Word(name, score, heat, patch, bool(picture.unknown[0, patch])))
+    return words
+
+
+def pieces_of_words(model: Aladin, text: str) -> Iterator[tuple[str, list[int]]]:
+    """The words of a text, and which pieces each is made of, as far as the model reads."""
+    start, total = 0, len(model.piece_names(text))
+    for word in words_of(text):
+        end = min(start + len(model.piece_names(word)), total)
+        if end > start:
+            yield word, list(range(start, end))
+        start = end
+
+
+def box(patch: int, grid: tuple[int, int], size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of a patch in a picture of that width and height."""
+    (rows, columns), (width, height) = grid, size
+    y, x = divmod(patch, columns)
+    return x * width / columns, y * height / rows, (x + 1) * width / columns, (y + 1) * height / rows
+
+
+def draw_choices(picture: Image.Image, words: list[Word], grid: tuple[int, int]) -> Image.Image:
+    """A frame around every chosen patch, with the words that chose it. Hidden patches have no place to be drawn at."""
+    drawn, font = picture.copy(), ImageFont.load_default(13)
+    draw = ImageDraw.Draw(drawn)
+    chosen: dict[int, list[str]] = {}
+    for word in words:
+        if not word.hidden:
+            chosen.setdefault(word.patch, []).append(word.text)
+    for number, patch in enumerate(chosen):
+        draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)
+    for number, (patch, names) in enumerate(chosen.items()):  # after all frames, so that none crosses a word
+        left, top, _, bottom = box(patch, grid, picture.size)
+        label = " ".join(names)
+        width, height = draw.textbbox((0, 0), label, font)[2] + 6, 17
+        left = max(0.0, min(left, picture.width - width))
+        top = top - height if top >= height else bottom  # above the frame, at the upper edge below it
+        draw.rectangle((left, top, left + width, top + height), fill=COLOURS[number % len(COLOURS)])
+        draw.text((left + 3, top), label, "white", font)
+    return drawn
+
+
+def draw_heat(picture: Image.Image, word: Word, grid: tuple[int, int], hidden: Tensor) -> Image.Image:
+    """The picture, bright where it answers the word; patches without a place stay dark."""
+    heat = word.heat.masked_fill(hidden, -torch.inf)
+    seen = heat[heat.isfinite()]
+    low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
+    share = ((heat - low) / max(high - low, 1e-6)).clamp(0, 1)
+    levels = (255 * (0.15 + 0.85 * share)).round().byte().view(grid)
+    light = Image.fromarray(levels.numpy()).resize(picture.size, Image.Resampling.BICUBIC)
+    shown = Image.composite(picture, Image.new("RGB", picture.size), light)
+    if not word.hidden:
+        ImageDraw.Draw(shown).rectangle(box(word.patch, grid, picture.size), outline="#ffb454", width=3)
+    return shown

@@ -1,0 +1,233 @@
+"""Pictures into an index: find them, tell the new ones, encode those, and say which could not be read.
+
+A file whose size and time have not changed is not opened; a file whose content is known under another path is not
+encoded. Every COMMIT pictures what was done is safe, so a kill costs seconds.
+
+With a mask ratio γ a picture is encoded under a jigsaw that hides the positions of ⌊γN⌋ patches (E_unk); their tokens
+are stored in an order that depends on their values alone. Which patches, follows from the picture's content: indexed
+again, it gets the same entry. This hides the layout of the picture, not its content: every patch is still described.
+"""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
+
+from mjp.aladin.catalogue import File, forget
+from mjp.aladin.corpus import joined
+from mjp.aladin.index import Index, IndexFacts, open_index
+from mjp.aladin.model import Aladin, Codes
+from mjp.aladin.vision import open_picture
+from mjp.checks import number
+from mjp.errors import InputError
+from mjp.method.backbones import ViT
+from mjp.method.model import MJP
+from mjp.method.plan import Plan, sample_plan
+from mjp.method.shuffle import image_grid
+from mjp.training.data import EXTENSIONS as COMMON
+
+EXTENSIONS = COMMON | {".avif", ".heic", ".jp2"}
+BATCH = 32  # pictures encoded at once
+COMMIT = 256  # pictures between two points to which a kill can throw back
+
+
+@dataclass
+class Intake:
+    """What happened to a folder of pictures."""
+
+    added: int = 0  # encoded now
+    linked: int = 0  # the same content as another file
+    unchanged: int = 0  # not opened
+    unreadable: list[File] = field(default_factory=list)
+    gone: list[Path] = field(default_factory=list)  # in the index, not in the folder any more
+
+
+class Encoder:
+    """Prepared pictures into codes, under a jigsaw or not; refuses a backbone that cannot hide positions."""
+
+    def __init__(self, model: Aladin, mask_ratio: float) -> None:
+        self.model, self.ratio = model, number("--mask-ratio", mask_ratio, least=0, most=1)
+        backbone = model.vision.model
+        hides = isinstance(backbone, MJP) and backbone.unknown is not None and isinstance(backbone.adapter, ViT)
+        if self.ratio and not hides:
+            raise InputError(
+                f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} has "
+                "none: leave the option out, or train on an MJP model"
+            )
+
+    def __call__(self, images: Tensor, ids: Sequence[str]) -> Codes:
+        return self.model.encode_pictures(images, self.plan(images, ids) if self.ratio else None)
+
+    def plan(self, images: Tensor, ids: Sequence[str]) -> Plan:
+        """A jigsaw for every picture, drawn from its content's hash."""
+        backbone: Any = self.model.vision.model
+        config, grid = backbone.config, image_grid(images, backbone.adapter.cell)
+        law: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
+        seeds = [int(name[:15], 16) for name in ids]
+        plans = [sample_plan(1, grid, self.ratio, generator=torch.Generator().manual_seed(s), **law) for s in seeds]
+        mask, permutation, inverse = (torch.cat([plan[i] for plan in plans]) for i in range(3))  # type: ignore[misc]
+        return Plan(mask, permutation, inverse, grid, plans[0].budget).to(self.model.log_scale.device)
+
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the patches."""
+        (height, width), count = self.model.vision.size, self._blank().shape[1]
+        rows = max(round((count * height / width) ** 0.5), 1)
+        return rows, count // rows
+
+    def _blank(self) -> Tensor:
+        return self.model.vision.tokens(torch.zeros(1, 3, *self.model.vision.size)).patches
+
+
+def index_pictures(
+    pictures: Path,
+    out: Path,
+    model: Aladin,
+    source: str,
+    *,
+    mask_ratio: float = 0.0,
+    prune: bool = False,
+    workers: int = 1,
+) -> tuple[Index, Intake]:
+    """Bring an index up to date with a folder of pictures."""
+    paths = find_pictures(pictures)
+    encoder = Encoder(model, mask_ratio)
+    index = open_index(out, IndexFacts(model.hash, source, encoder.ratio, encoder.grid()))
+    with index.writing():
+        intake, todo = _compare(index, pictures, paths)
+        _take_in(index, encoder, todo, intake, workers)
+        if prune:
+            with index.catalogue.transaction() as db:
+                forget(db, intake.gone)
+    if not len(index):
+        reasons = "; ".join(f"{file.path}: {file.problem}" for file in intake.unreadable[:3])
+        raise InputError(f"none of the {len(paths)} pictures in {pictures} can be read ({reasons})")
+    return index, intake
+
+
+def find_pictures(folder: Path) -> list[Path]:
+    """Every file under a folder that is named like a picture, hidden ones left out, by absolute path."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: give a folder with pictures in it")
+    found = []
+    for home, folders, names in os.walk(folder.resolve()):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        shown = sorted(name for name in names if not name.startswith("."))
+        found += [Path(home, name) for name in shown if Path(name).suffix.lower() in EXTENSIONS]
+    if not found:
+        raise InputError(f"{folder} holds no picture (by its ending: {', '.join(sorted(EXTENSIONS))})")
+    return found
+
+
+def _compare(index: Index, folder: Path, paths: list[Path]) -> tuple[Intake, list[Path]]:
+    """What is known already, and what has to be looked at."""
+    before = {file.path: file for file in index.catalogue.below(folder.resolve())}
+    intake, todo = Intake(gone=sorted(before.keys() - set(paths))), []
+    for path in paths:
+        file = before.get(path)
+        if file is None or file.problem is not None or (file.bytes, file.modified) != _state(path):
+            todo.append(path)
+        else:
+            intake.unchanged += 1
+    return intake, todo
+
+
+def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, workers: int) -> None:
+    known = index.catalogue.known()
+    data = _Files(todo, known, encoder.model.vision.prepare)
+    loader = DataLoader(data, min(BATCH, COMMIT), num_workers=workers, collate_fn=list)
+    ids: list[str] = []
+    parts: list[Codes] = []
+    files: list[File] = []
+
+    def commit() -> None:
+        index.add(ids, joined(parts) if parts else None, files)
+        for done in (ids, parts, files):
+            done.clear()  # type: ignore[attr-defined]
+
+    with tqdm(total=len(todo), desc="indexing", unit="picture", disable=None) as bar:
+        for items in loader:
+            new = {file.id: image for file, image in items if image is not None and file.id not in known}
+            if new:
+                names = [str(name) for name in new]
+                parts.append(encoder(torch.stack(list(new.values())), names))
+                ids += names
+                known.update(names)
+            for file, _ in items:
+                files.append(file)
+                if file.problem is not None:
+                    intake.unreadable.append(file)
+                    tqdm.write(f"unreadable: {printable(file.path)}: {file.problem}")
+            intake.added += len(new)
+            intake.linked += sum(file.id is not None for file, _ in items) - len(new)
+            bar.update(len(items))
+            if len(files) >= COMMIT:
+                commit()
+        commit()
+
+
+class _Files(Dataset[tuple[File, Tensor | None]]):
+    """Files by number, as what they were found to be, with the prepared picture if its content is new."""
+
+    def __init__(self, paths: list[Path], known: set[str], prepare: Callable[[Image.Image], Tensor]) -> None:
+        self.paths, self.known, self.prepare = paths, frozenset(known), prepare
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, k: int) -> tuple[File, Tensor | None]:
+        path = self.paths[k]
+        size, modified = _state(path)
+        try:
+            if not path.is_file():  # a link to nothing, or a pipe that would never end
+                raise InputError("not a regular file")
+            if not size:
+                raise InputError("the file is empty")
+            name = content_hash(path)
+            image = None if name in self.known else self.prepare(_open(path))
+        except Exception as error:  # whatever a decoder raises over a broken file must not end a night's work
+            return File(path, None, reason(error), size, modified), None
+        return File(path, name, None, size, modified), image
+
+
+def content_hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def reason(error: Exception) -> str:
+    """Why a file is no picture, in a few words."""
+    if isinstance(error, Image.DecompressionBombError):
+        return f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels"
+    if isinstance(error, Image.UnidentifiedImageError):
+        return "not a picture of a kind that can be read here"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split())[:200] or type(error).__name__
+
+
+def printable(text: object) -> str:
+    """Fit for a terminal: file names may hold control characters and bytes that are no text."""
+    return "".join(letter if letter.isprintable() else "�" for letter in str(text))
+
+
+def _open(path: Path) -> Image.Image:
+    with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return open_picture(path)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of change; of a file that has gone or may not be looked at: none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns

@@ -1,0 +1,88 @@
+"""The nearest vectors: exact by default, approximate with faiss for millions of pictures. One result type.
+
+exact   every vector is compared, chunk by chunk, straight from the memory map
+ivf     faiss, inverted lists: √N·4 clusters, of which an eighth is searched
+hnsw    faiss, a graph of neighbours
+
+A faiss structure is built once and kept in the index; when the index changes it is built again.
+"""
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mjp.aladin.index import Index
+from mjp.errors import InputError
+from mjp.files import write_atomically
+
+Engine = Literal["exact", "ivf", "hnsw"]
+
+
+class Neighbours(NamedTuple):
+    """Rows of the index, the nearest first."""
+
+    scores: Tensor  # (K,) cosines
+    rows: Tensor  # (K,) int64
+
+
+def nearest(index: Index, vector: Tensor, k: int, engine: Engine = "exact") -> Neighbours:
+    """The k pictures whose vectors are nearest to `vector` (D,); all of them if there are fewer."""
+    if not len(index):
+        raise InputError(f"{index.folder} holds no picture: mjp aladin index adds some")
+    k, query = min(k, len(index)), vector.float().cpu()
+    return _ordered(*(_exact(index, query, k) if engine == "exact" else _faiss(index, query, k, engine)))
+
+
+def _exact(index: Index, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    scores = torch.cat([chunk.vector @ query for chunk in index.chunks])
+    found = scores.topk(k)
+    return found.values, found.indices
+
+
+def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor]:
+    scores, rows = _structure(index, engine).search(query.unsqueeze(0).numpy(), k)
+    found = torch.from_numpy(rows[0])  # −1 where it found fewer than k
+    return torch.from_numpy(scores[0])[found >= 0], found[found >= 0]
+
+
+def _structure(index: Index, engine: Engine) -> Any:
+    """The faiss index, from its file if that is up to date."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise InputError(f"--engine {engine} needs faiss: pip install 'mjp[faiss]', or leave the option out") from error
+    path = index.folder / f"{engine}-{index.stamp}.faiss"
+    if not path.is_file():
+        built = _build(faiss, index, engine)
+        write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
+    return _read(faiss, path)
+
+
+def _build(faiss: Any, index: Index, engine: Engine) -> Any:
+    count, width = len(index), index.chunks[0].vector.shape[1]
+    lists = max(1, min(round(4 * count**0.5), count // 39))  # faiss wants 39 vectors per cluster to learn from
+    kinds = {"ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}
+    built = faiss.index_factory(width, kinds[engine], faiss.METRIC_INNER_PRODUCT)
+    if engine == "ivf":
+        built.nprobe = max(1, lists // 8)
+        built.train(torch.cat([chunk.vector for chunk in index.chunks]).numpy())
+    for chunk in index.chunks:
+        built.add(chunk.vector.numpy())
+    return built
+
+
+def _read(faiss: Any, path: Path) -> Any:
+    try:
+        return faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise InputError(f"{path} is damaged: remove it, it will be built again") from error
+
+
+def _ordered(scores: Tensor, rows: Tensor) -> Neighbours:
+    """The best first; of equals the one that was indexed first."""
+    rows, order = rows.sort()
+    scores = scores[order]
+    best = scores.argsort(descending=True, stable=True)
+    return Neighbours(scores[best], rows[best])

@@ -1,0 +1,64 @@
+"""Hits on one picture: rank, score and file name under each, and with an explanation the patch that each word chose."""
+
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from mjp.aladin.explain import Word, draw_choices
+from mjp.aladin.intake import printable
+from mjp.aladin.search import Found
+from mjp.aladin.vision import open_picture
+
+INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 280, 5
+
+
+def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
+    """The picture at the first path that can be read, its longer side `side`; None if there is none any more."""
+    for path in paths:
+        try:
+            return ImageOps.contain(open_picture(path), (side, side), Image.Resampling.LANCZOS)
+        except Exception:  # decoders raise all kinds of things over files that have changed
+            continue
+    return None
+
+
+def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], grid: tuple[int, int]) -> Image.Image:
+    """All hits in reading order; `words` says what each word found in the picture of an id, if that was asked for."""
+    font, small = ImageFont.load_default(17), ImageFont.load_default(13)
+    columns = min(COLUMNS, len(found))
+    rows, height = -(-len(found) // columns), SIDE + 2 * LINE + GAP
+    width = max(GAP + columns * (SIDE + GAP), 2 * GAP + int(font.getlength(title)))
+    sheet = Image.new("RGB", (width, 2 * GAP + LINE + rows * height), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((GAP, GAP), title, INK, font)
+    for number, each in enumerate(found):
+        y, x = divmod(number, columns)
+        left, top = GAP + x * (SIDE + GAP), 2 * GAP + LINE + y * height
+        picture = thumbnail(each.paths, SIDE)
+        if picture is None:
+            draw.rectangle((left, top, left + SIDE, top + SIDE), outline=QUIET)
+            draw.text((left + SIDE / 2, top + SIDE / 2), "no longer readable", QUIET, small, anchor="mm")
+        else:
+            if each.id in words:
+                picture = draw_choices(picture, words[each.id], grid)
+            sheet.paste(picture, (left + (SIDE - picture.width) // 2, top + (SIDE - picture.height) // 2))
+        draw.text((left, top + SIDE + 3), f"{number + 1}   {scores(each)}", INK, small)
+        draw.text((left, top + SIDE + 3 + LINE), _fitting(name(each), small), QUIET, small)
+    return sheet
+
+
+def name(found: Found) -> str:
+    return printable(found.paths[0].name) if found.paths else found.id
+
+
+def scores(found: Found) -> str:
+    hit = found.hit
+    return f"cosine {hit.cosine:.3f}" + ("" if hit.alignment is None else f", alignment {hit.alignment:.2f}")
+
+
+def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
+    """As much of a text as fits under a picture."""
+    if font.getlength(text) <= SIDE:
+        return text
+    length = next(n for n in range(len(text), 0, -1) if font.getlength(text[:n] + "…") <= SIDE)
+    return text[:length] + "…"

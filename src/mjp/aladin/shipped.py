@@ -1,0 +1,19 @@
+"""Find a retrieval model by what a person types: the name of a shipped one, or a folder."""
+
+from pathlib import Path
+
+from mjp.aladin.model import Aladin
+from mjp.errors import InputError
+
+SHIPPED = "aladin-flickr8k"
+HOME = Path(__file__).parent / "models"
+
+
+def find_aladin(name: str) -> tuple[Aladin, str]:
+    """The model, and the name or the full path under which it is found again."""
+    if name == SHIPPED:
+        if not (HOME / name).is_dir():
+            raise InputError(f"this installation holds no {name}: train a model, and pass it as --model FOLDER")
+        return Aladin.load(HOME / name), name
+    folder = Path(name)
+    return Aladin.load(folder), str(folder.resolve())

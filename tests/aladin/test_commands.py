@@ -1,0 +1,136 @@
+"""The commands as people give them: index, search, stats, delete, serve, bench."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from aladin.gallery import make_gallery
+from mjp.aladin.index import Index
+from mjp.aladin.intake import content_hash
+from mjp.aladin.model import Aladin
+from mjp.cli.main import main
+
+
+@pytest.fixture
+def home(tmp_path: Path, model: Aladin, retrieval_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model and four pictures, in the present folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(retrieval_home / "model", tmp_path / "model")
+    make_gallery(tmp_path / "pictures", 4)
+    return tmp_path
+
+
+def index() -> int:
+    return main(["aladin", "index", "pictures", "-o", "index", "--model", "model", "--workers", "0"])
+
+
+def test_from_a_folder_to_a_sheet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "pictures" / "zero.jpg").touch()
+    assert index() == 0
+    assert "4 pictures encoded" in capsys.readouterr().out
+    assert main(["aladin", "index", "pictures", "-o", "index", "--workers", "0"]) == 0  # the index knows its model
+    assert "4 files unchanged" in capsys.readouterr().out
+    assert main(["aladin", "search", "index", "red sky", "-k", "3", "--rerank", "4", "--explain"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(".png") == 4  # three hits and the sheet
+    facts = json.loads((home / "out/aladin-search/results.json").read_text())
+    assert [word["word"] for word in facts["found"][0]["words"]] == ["red", "sky"]
+    assert len(facts["found"]) == 3
+    with Image.open(home / "out/aladin-search/sheet.png") as sheet:
+        assert sheet.width > 800
+    assert main(["aladin", "stats", "index", "--json"]) == 0
+    stats = json.loads(capsys.readouterr().out)
+    assert stats["pictures"] == stats["files"] == 4
+    assert stats["model"] == Index(home / "index").facts.model
+    assert stats["bytes"] > 1000
+    assert list(stats["unreadable"].values()) == ["the file is empty"]
+
+
+def test_search_by_picture(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    assert main(["aladin", "search", "index", "--picture", "pictures/a/01.png", "-k", "1"]) == 0
+    facts = json.loads((home / "out/aladin-search/results.json").read_text())
+    assert facts["found"][0]["id"] == content_hash(home / "pictures/a/01.png")
+
+
+def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    assert main(["aladin", "delete", "index", "pictures/a/01.png", "nowhere"]) == 2
+    assert len(Index(home / "index")) == 4  # all or nothing
+    assert main(["aladin", "delete", "index", "pictures/a/01.png"]) == 0
+    assert main(["aladin", "delete", "index", content_hash(home / "pictures/a/03.png")]) == 0
+    assert len(Index(home / "index")) == 2
+    shutil.rmtree(home / "pictures")  # an entry can be deleted when its file has gone
+    assert main(["aladin", "delete", "index", "pictures/b"]) == 0
+    assert len(Index(home / "index")) == 0
+    assert "2 pictures taken out, 0 left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["search", "index", "?!"], "has no word in it"),
+        (["search", "index"], "a query in words, or a picture"),
+        (["search", "index", "dog", "--picture", "pictures/a/01.png"], "and not both"),
+        (["search", "index", "--picture", "pictures/a/01.png", "--explain"], "needs a query in words"),
+        (["search", "index", "--picture", "nowhere.png"], "cannot be read as a picture"),
+        (["search", "index", "dog", "-k", "0"], "at least 1"),
+        (["search", "nowhere", "dog"], "is no index"),
+        (["search", "index", "dog", "--model", "nowhere"], "there is no nowhere/config.json"),
+        (["search", "index", "dog", "--model", "aladin-none"], "there is no"),
+        (["index", "pictures", "-o", "pictures", "--model", "model"], "is no index"),
+        (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
+        (["serve", "index", "--port", "99999"], "choose another one"),
+        (["delete", "index"], "name at least one"),
+        (["stats", "pictures"], "is no index"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    home: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    index()
+    capsys.readouterr()
+    assert main(["aladin", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (home / "out").exists()
+
+
+def test_an_index_of_another_model_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    facts = json.loads((home / "index/index.json").read_text())
+    (home / "index/index.json").write_text(json.dumps(facts | {"model": "0" * 16}))
+    for arguments in (["search", "index", "dog"], ["index", "pictures", "-o", "index"], ["serve", "index"]):
+        assert main(["aladin", *arguments]) == 2
+        assert "another model" in capsys.readouterr().err
+
+
+def test_the_shipped_model_is_found_by_its_name_or_its_absence_is_said(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mjp.aladin.shipped.HOME", home / "models")
+    assert main(["aladin", "index", "pictures", "-o", "index", "--workers", "0"]) == 2
+    assert "--model FOLDER" in capsys.readouterr().err
+    shutil.copytree(home / "model", home / "models" / "aladin-flickr8k")
+    assert main(["aladin", "index", "pictures", "-o", "index", "--workers", "0"]) == 0
+    assert Index(home / "index").facts.source == "aladin-flickr8k"
+    assert main(["aladin", "search", "index", "sky"]) == 0
+
+
+def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--sizes", "30", "60", "--repeats", "1", "--rerank", "5", "--json"]
+    assert main(["aladin", "bench", "--model", "model", *arguments]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == json.loads((home / "out/aladin-bench/results.json").read_text())
+    assert [each["pictures"] for each in facts["sizes"]] == [30, 60]
+    for each in facts["sizes"]:
+        times = each["milliseconds"]
+        assert list(times) == ["encode", "search", "rerank", "exhaustive", "exhaustive_in_memory"]
+        assert all(0 < time["p50"] <= time["p95"] for time in times.values())
+        scoring = times["exhaustive_in_memory"]["p50"] / times["search"]["p50"]
+        assert each["ratios"]["exhaustive_over_vector_scoring"] == pytest.approx(scoring)
+        assert each["index_bytes"] > each["pictures"] * (16 * 4 + 16 * 8 * 2)  # a vector of 16, 16 tokens of 8

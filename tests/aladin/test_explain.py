@@ -1,0 +1,65 @@
+"""An explanation is the score taken apart, and what is drawn is where it says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from aladin.gallery import take_in
+from mjp.aladin.explain import Word, box, draw_choices, draw_heat, explain, pieces_of_words
+from mjp.aladin.index import Index
+from mjp.aladin.model import Aladin
+from mjp.aladin.search import alignment_scores
+
+TEXT = "Red sky, xylophone ground 日本!"
+
+
+def test_the_words_add_up_to_the_alignment_score(model: Aladin, indexed: Path) -> None:
+    index, query = Index(indexed), model.encode_texts([TEXT])
+    for row in range(3):
+        words = explain(index, model, TEXT, query, row)
+        assert [word.text for word in words] == ["red", "sky", "xylophone", "ground", "日本"]
+        total = float(alignment_scores(index, model, query, torch.tensor([row]))[0])
+        assert sum(word.score for word in words) == pytest.approx(total, abs=1e-5)
+        for word in words:
+            assert word.heat.shape == (16,)
+            assert float(word.heat[word.patch]) == float(word.heat.max())
+
+
+def test_every_piece_belongs_to_one_word(model: Aladin) -> None:
+    groups = list(pieces_of_words(model, TEXT))
+    assert [n for _, pieces in groups for n in pieces] == list(range(len(model.piece_names(TEXT))))
+    assert dict(groups)["日本"]  # characters that training never saw
+    long = " ".join(["sky"] * 500)
+    assert sum(len(pieces) for _, pieces in pieces_of_words(model, long)) == len(model.piece_names(long)) < 500
+
+
+def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_path: Path) -> None:
+    index, _ = take_in(gallery, tmp_path / "index", model, mask_ratio=1.0)
+    words = explain(index, model, TEXT, model.encode_texts([TEXT]), 0)
+    assert all(word.hidden for word in words)
+    picture = Image.new("RGB", (40, 40), "white")
+    assert draw_choices(picture, words, (4, 4)).tobytes() == picture.tobytes()
+    hidden = index.codes(torch.tensor([0])).unknown[0]
+    heat = np.array(draw_heat(picture, words[0], (4, 4), hidden))
+    assert heat.max() == heat.min()  # no patch can be told from another
+
+
+def test_patches_are_counted_row_by_row() -> None:
+    assert box(0, (2, 4), (40, 20)) == (0, 0, 10, 10)
+    assert box(3, (2, 4), (40, 20)) == (30, 0, 40, 10)
+    assert box(4, (2, 4), (40, 20)) == (0, 10, 10, 20)
+
+
+def test_a_frame_is_around_the_chosen_patch_and_light_falls_on_it() -> None:
+    heat = torch.zeros(16)
+    heat[10] = 1
+    word, grey = Word("dog", 1.0, heat, 10, False), Image.new("RGB", (200, 200), "#808080")
+    drawn = np.array(draw_choices(grey, [word], (4, 4)))
+    assert tuple(drawn[101, 125]) != (128, 128, 128)  # the frame of row 2, column 2
+    assert tuple(drawn[125, 125]) == (128, 128, 128)  # the patch itself stays to be seen
+    assert tuple(drawn[25, 25]) == (128, 128, 128)
+    light = np.array(draw_heat(grey, word, (4, 4), torch.zeros(16, dtype=torch.bool)))
+    assert light[125, 125].mean() > 3 * light[25, 25].mean()

@@ -1,0 +1,200 @@
+"""The page: nothing leaves this machine, nothing outside the index is shown, nothing foreign runs. And it works."""
+
+import http.client
+import shutil
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+
+from aladin.gallery import draw_picture, make_gallery, take_in
+from browser import Browser
+from mjp.aladin.index import Index
+from mjp.aladin.intake import content_hash
+from mjp.aladin.model import Aladin
+from mjp.aladin.serve import Site, serve
+from mjp.errors import InputError
+
+SCRIPT = "<img src=x onerror=document.title='gone'>.png"
+QUERY = "a red sky over the <b>green</b> ground"
+
+
+@pytest.fixture(scope="module")
+def site(model: Aladin, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("site")
+    draw_picture(make_gallery(folder / "pictures", 7) / SCRIPT, 40)
+    Image.new("RGB", (8, 8), "red").save(folder / "secret.png")
+    take_in(folder / "pictures", folder / "index", model)
+    return Site(folder / "index", model, k=5, rerank=8)
+
+
+@pytest.fixture(scope="module")
+def port(site: Site) -> Iterator[int]:
+    server = serve(site, 0)
+    assert server.server_address[0] == "127.0.0.1"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def picture_id(site: Site, name: str = SCRIPT) -> str:
+    return content_hash(site.folder.parent / "pictures" / name)
+
+
+def ask(
+    port: int, address: str, host: str | None = None, method: str = "GET"
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.putrequest(method, address, skip_host=True)
+    if host != "":
+        connection.putheader("Host", host or f"127.0.0.1:{port}")
+    connection.endheaders()
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response, body
+
+
+def test_thumbnails_are_known_by_id(site: Site) -> None:
+    answer = site.answer(f"/thumb/{picture_id(site)}")
+    assert (answer.status, answer.kind) == (200, "image/jpeg")
+    assert Image.open(BytesIO(answer.body)).size == (320, 267)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("/thumb/../secret.png", "/thumb/..%2Fsecret.png", "/thumb/%2Fetc%2Fpasswd", "/thumb//etc/passwd", "/thumb/"),
+        *(
+            "/thumb/secret.png",
+            "/../secret.png",
+            "/secret.png",
+            "/page.css/../page.html",
+            "/page/page.html",
+            "//etc/passwd",
+        ),
+        *(
+            "/thumb/' OR '1'='1",
+            "/thumb/%00",
+            "/why/../secret.png?q=a",
+            "/why/x?q=a",
+            "/why/",
+            "/index.json",
+            "/thumb/" + "a" * 9999,
+        ),
+    ],
+)
+def test_nothing_but_the_index_is_shown(site: Site, address: str) -> None:
+    assert site.answer(address).status == 404
+
+
+@pytest.mark.parametrize("word", ["-1", "99", "x", "²", "1.5", "9" * 5000])
+def test_words_that_are_not_there(site: Site, word: str) -> None:
+    assert site.answer(f"/why/{picture_id(site)}?q=red+sky&word={quote(word)}").status == 404
+
+
+def test_queries_without_a_word_get_a_sentence(site: Site) -> None:
+    page = site.answer("/?q=%3F%21").body.decode()
+    assert "has no word in it" in page
+    assert site.answer(f"/why/{picture_id(site)}?q=%3F%21").status == 404
+
+
+def test_what_people_wrote_is_escaped(site: Site) -> None:
+    page = site.answer(f"/?q={quote(QUERY)}&id={picture_id(site)}").body.decode()
+    assert "<b>green" not in page
+    assert "<img src=x" not in page
+    assert "&lt;img src=x" in page
+    attack = site.answer("/?q=" + quote('"><script>alert(1)</script> dog')).body.decode()
+    assert "<script" not in attack
+
+
+def test_an_unknown_id_is_no_error(site: Site) -> None:
+    page = site.answer("/?q=sky&id=" + quote("'\"><script>")).body.decode()
+    assert "By vector" in page
+    assert "why-title" not in page
+    assert "<script" not in page
+
+
+def test_a_picture_that_has_gone_is_missing_and_the_rest_stays(model: Aladin, site: Site, tmp_path: Path) -> None:
+    pictures = make_gallery(tmp_path / "pictures", 3)
+    take_in(pictures, tmp_path / "index", model)
+    moved = Site(tmp_path / "index", model)
+    picture = content_hash(pictures / "b" / "02.png")
+    shutil.rmtree(pictures / "b")
+    assert moved.answer(f"/thumb/{picture}").status == 404
+    assert moved.answer("/?q=sky").status == 200
+    Index(tmp_path / "index").delete(ids=[picture])
+    assert picture not in moved.answer("/?q=sky").body.decode()  # it looks at the index anew
+
+
+def test_an_index_of_another_model_is_refused(tmp_path: Path, model: Aladin, indexed: Path) -> None:
+    shutil.copytree(indexed, tmp_path / "index")
+    facts = (tmp_path / "index" / "index.json").read_text()
+    (tmp_path / "index" / "index.json").write_text(facts.replace(model.hash, "0" * 16))
+    with pytest.raises(InputError, match="another model"):
+        Site(tmp_path / "index", model)
+
+
+def test_only_names_of_this_machine_are_answered(port: int) -> None:
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
+        assert ask(port, "/", host)[0].status == 200
+    for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "127.0.0.1", ""):
+        response, body = ask(port, "/", host)
+        assert response.status == 421
+        assert b"pictures" not in body
+
+
+def test_every_answer_is_locked_down(port: int, site: Site) -> None:
+    for address in ("/", "/page.css", f"/thumb/{picture_id(site)}", "/nowhere"):
+        response, _ = ask(port, address)
+        policy = response.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "script" not in policy
+        assert "unsafe" not in policy
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert response.headers["Access-Control-Allow-Origin"] is None
+    assert ask(port, "/", method="POST")[0].status == 501
+
+
+# in a browser
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_in_a_browser(browser: Browser, site: Site, port: int, width: int, scheme: str) -> None:
+    address = f"http://127.0.0.1:{port}/?q={quote(QUERY)}&id={picture_id(site)}"
+    browser.open(address, width=width, scheme=scheme)  # type: ignore[arg-type]
+    assert browser.complaints() == []
+    assert browser.ask("document.title") == QUERY + " – mjp aladin"  # no script ran, nothing was swallowed
+    assert browser.ask("document.querySelectorAll('b, script').length") == 0
+    assert browser.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    names = browser.ask("Array.from(document.querySelectorAll('.name'), part => part.textContent)")
+    assert SCRIPT in names
+    assert len(names) == 10  # five by vector, five re-ranked
+    browser.ask("document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })")  # below the fold too
+    loaded = "Array.from(document.images).every(image => image.complete && image.naturalWidth > 0)"
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser.driver, 60).until(lambda _: browser.ask(loaded))
+    words = browser.ask("Array.from(document.querySelectorAll('.whys strong'), part => part.textContent)")
+    assert words == ["a", "red", "sky", "over", "the", "b", "green", "b", "ground"]
+    fetched = browser.ask("performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert all(name.startswith((f"http://127.0.0.1:{port}/", "data:")) for name in fetched)
+
+
+def test_one_can_type_and_choose(browser: Browser, port: int) -> None:
+    browser.open(f"http://localhost:{port}/", width=1000)
+    assert browser.ask("document.activeElement.id") == "q"
+    browser.driver.switch_to.active_element.send_keys("green ground\n")
+    assert browser.ask("document.querySelectorAll('.columns section').length") == 2
+    browser.ask("document.querySelector('.cards a').click()")
+    assert browser.ask("document.querySelectorAll('.whys figure').length") == 3
+    assert browser.complaints() == []
