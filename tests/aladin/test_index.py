@@ -184,7 +184,7 @@ def die(pictures: Path, out: Path, home: Path, step: str) -> None:
         if deadly_chunk:
             os._exit(9)
 
-    module.write_atomically = deadly
+    vars(module)["write_atomically"] = deadly
     take_in(pictures, out, Aladin.load(home / "model"))
 
 
@@ -262,8 +262,8 @@ def test_the_same_picture_gets_the_same_entry_whenever_it_is_indexed(model: Alad
 
 
 def test_a_backbone_without_e_unk_refuses_a_mask_ratio(model: Aladin, tmp_path: Path, gallery: Path) -> None:
-    unknown = model.vision.model.unknown
-    model.vision.model.unknown = None
+    backbone: Any = model.vision.model
+    unknown, backbone.unknown = backbone.unknown, None
     try:
         with pytest.raises(InputError, match="E_unk"):
             take_in(gallery, tmp_path / "index", model, mask_ratio=0.5)
