@@ -151,7 +151,7 @@ def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, w
     def commit() -> None:
         index.add(ids, joined(parts) if parts else None, files)
         for done in (ids, parts, files):
-            done.clear()  # type: ignore[attr-defined]
+            done.clear()
 
     with tqdm(total=len(todo), desc="indexing", unit="picture", disable=None) as bar:
         for items in loader:
