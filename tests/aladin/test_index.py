@@ -172,19 +172,19 @@ STEPS = ("chunk", "transaction")
 def die(pictures: Path, out: Path, home: Path, step: str) -> None:
     """Index four pictures at a time, and be gone at the second chunk: when its file is there, or just before."""
     intake.COMMIT = 4
-    written, write = [], module.write_atomically
+    written, really = [], module.write_atomically
 
-    def deadly(path: Path, fill: Any) -> None:
+    def deadly(path: Path, write: Any) -> None:
         written.append(path)
         deadly_chunk = len([p for p in written if "chunk" in p.name]) == 2
         if deadly_chunk and step == "chunk":
             path.with_name(f".{path.stem}.1.tmp{path.suffix}").write_bytes(b"half")
             os._exit(9)
-        write(path, fill)
+        really(path, write)
         if deadly_chunk:
             os._exit(9)
 
-    vars(module)["write_atomically"] = deadly
+    module.write_atomically = deadly
     take_in(pictures, out, Aladin.load(home / "model"))
 
 
@@ -261,14 +261,12 @@ def test_the_same_picture_gets_the_same_entry_whenever_it_is_indexed(model: Alad
         torch.testing.assert_close(a.vector, b.vector, atol=1e-5, rtol=0)
 
 
-def test_a_backbone_without_e_unk_refuses_a_mask_ratio(model: Aladin, tmp_path: Path, gallery: Path) -> None:
-    backbone: Any = model.vision.model
-    unknown, backbone.unknown = backbone.unknown, None
-    try:
-        with pytest.raises(InputError, match="E_unk"):
-            take_in(gallery, tmp_path / "index", model, mask_ratio=0.5)
-    finally:
-        model.vision.model.unknown = unknown
+def test_a_backbone_without_e_unk_refuses_a_mask_ratio(
+    model: Aladin, tmp_path: Path, gallery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(model.vision.model._parameters, "unknown", None)
+    with pytest.raises(InputError, match="E_unk"):
+        take_in(gallery, tmp_path / "index", model, mask_ratio=0.5)
     assert not (tmp_path / "index").exists()
 
 

@@ -150,9 +150,8 @@ def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, w
 
     def commit() -> None:
         index.add(ids, joined(parts) if parts else None, files)
-        ids.clear()
-        parts.clear()
-        files.clear()
+        for done in (ids, parts, files):
+            done.clear()
 
     with tqdm(total=len(todo), desc="indexing", unit="picture", disable=None) as bar:
         for items in loader:
