@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from aladin.gallery import declared_png, draw_picture, make_gallery, take_in
+from mjp.aladin import intake as module
 from mjp.aladin.index import Index
 from mjp.aladin.intake import Encoder, content_hash, find_pictures, printable
 from mjp.aladin.model import Aladin, Codes
@@ -51,12 +52,16 @@ def test_only_what_is_new_or_changed_is_encoded(
     assert (len(seen), intake.linked) == (6, 1)
 
 
-def test_the_same_picture_at_two_paths_is_stored_once(model: Aladin, pictures: Path, tmp_path: Path) -> None:
-    shutil.copy(pictures / "a" / "01.png", pictures / "copy.png")
+@pytest.mark.parametrize("commit", [2, 256])  # the copy in another batch than its original, or in the same
+def test_the_same_picture_at_two_paths_is_stored_once(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: int
+) -> None:
+    monkeypatch.setattr(module, "COMMIT", commit)
+    shutil.copy(pictures / "a" / "01.png", pictures / "b" / "99.png")
     index, intake = take_in(pictures, tmp_path / "index", model)
     assert (intake.added, intake.linked, len(index)) == (4, 1, 4)
-    paths = index.catalogue.paths(content_hash(pictures / "copy.png"))
-    assert paths == [(pictures / name).resolve() for name in ("a/01.png", "copy.png")]
+    paths = index.catalogue.paths(content_hash(pictures / "b" / "99.png"))
+    assert paths == [(pictures / name).resolve() for name in ("a/01.png", "b/99.png")]
 
 
 def test_two_folders_can_share_an_index(model: Aladin, pictures: Path, tmp_path: Path) -> None:
