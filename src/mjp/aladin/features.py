@@ -103,10 +103,11 @@ class PictureFeatures:
     ) -> None:
         self.data, self.vision = data, vision
         self.rows = [(number, view) for view in range(views) for number in range(len(data))]
-        self.key = {"kind": "pictures", **vision.facts(), "views": views, "files": _files(data)}
+        # view by view, so that more views only lengthen the file that fewer have made
+        self.key = {"kind": "pictures", **vision.facts(), "files": _files(data)}
         self.file = token_file(cache, self.key, vision.width)
         self._fill(workers)
-        broken = {self.rows[place][0] for place in self.file.unreadable()}
+        broken = {place % len(data) for place in self.file.unreadable() if place < len(self.rows)}
         _name_unreadable([data[number].path for number in sorted(broken)], max_unreadable)
         self.kept = [number for number in range(len(data)) if number not in broken]
         self.items = [data[number] for number in self.kept]

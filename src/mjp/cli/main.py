@@ -60,6 +60,9 @@ def dispatch(program: str, commands: dict[str, tuple[str, str]], text: str, argu
 def _run(name: str, command: Any, arguments: list[str]) -> int:
     import tyro
 
+    from mjp.memory import keep_freed_memory
+
+    keep_freed_memory()
     try:
         if hasattr(command, "parse"):  # a command whose defaults depend on its arguments
             options = command.parse(arguments)
