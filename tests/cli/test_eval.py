@@ -57,6 +57,7 @@ def test_a_folder_of_classes_is_read(saved: Path, tmp_path: Path) -> None:
     [
         ([], "name at least one model"),
         (["no_such_model"], "there is no model 'no_such_model'"),
+        (["/nowhere/model"], "there is no model '/nowhere/model'"),
         (["timm:no_such_model"], "timm has no model 'no_such_model'"),
         (["SAVED", "--ratios", "1.5"], "--ratios must lie between 0 and 1, not 1.5"),
         (["SAVED", "--draws", "0"], "--draws and --batch-size must be at least 1"),

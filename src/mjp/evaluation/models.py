@@ -50,7 +50,7 @@ def find_model(text: str, *, random_weights: int | None = None) -> Subject:
         folder = folder / "model"
     if folder.is_dir():
         return _subject(text, MJP.from_pretrained(folder))
-    if "/" not in text:
+    if text.count("/") != 1 or text.startswith(("/", ".", "~")):  # no name on a hub
         raise InputError(
             f"there is no model {text!r}: give a folder, timm:NAME, a hub repository OWNER/NAME, or a shipped name "
             f"({', '.join(SHIPPED)})"

@@ -68,9 +68,13 @@ def pick_device(name: str, local: int = 0) -> torch.device:
     try:
         device = torch.device(name)
         if device.type == "cuda":
+            if not torch.cuda.is_available():
+                raise RuntimeError("this torch finds no GPU")
             device = torch.device("cuda", local if device.index is None else device.index)
             torch.cuda.set_device(device)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, AttributeError) as error:  # a torch without CUDA lacks some functions
-        raise InputError(f"device {name!r} is not available here: {str(error).splitlines()[0]}") from error
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device {name!r} is not available here ({str(error).splitlines()[0]}): choose another --device, or auto"
+        ) from error
     return device
