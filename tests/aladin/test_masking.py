@@ -14,9 +14,8 @@ from mjp.aladin.build import fresh_model
 from mjp.aladin.corpus import Corpus
 from mjp.aladin.data import in_split, load_captions
 from mjp.aladin.intake import Encoder
-from mjp.aladin.masking import _codes, gate, mask_curve, vit_of
+from mjp.aladin.masking import _codes, gate, gate_sentences, mask_curve, vit_of
 from mjp.aladin.model import Aladin
-from mjp.aladin.tables import gate_sentences
 from mjp.aladin.vision import open_picture
 from mjp.cli.main import main
 from mjp.errors import InputError
@@ -72,7 +71,7 @@ def test_a_backbone_without_positions_does_not_open_the_gate(home: Path) -> None
     for point in curve["points"]:
         assert point["alignment"]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     assert not curve["gate"]["alignment"]["open"]
-    assert all("means nothing" in sentence for sentence in gate_sentences(curve["gate"]))
+    assert all("means nothing" in sentence for sentence in curve["headline"])
 
 
 def test_positions_that_matter_change_the_codes(home: Path) -> None:
@@ -97,8 +96,8 @@ def test_the_gate_is_about_positions_kept_at_the_largest_ratio() -> None:
     assert opened["ratio"] == 1
     assert opened["vector"]["open"]
     assert gate_sentences(opened)[0] == (
-        "alignment: shuffling a share of 1 with positions kept changes rsum by -2.0 [-3.0, -1.0], so the backbone uses "
-        "its positions and the curve means something."
+        "alignment: with patches shuffled and positions kept, γ = 1 changes rsum by -2.0 [-3.0, -1.0]: the backbone uses "
+        "its positions, and the curve means something."
     )
     assert not gate([point(1, False, 1, 3)])["vector"]["open"]  # a gain is no loss
 
@@ -127,7 +126,7 @@ def test_the_command_draws_the_curve_and_says_the_verdict(home: Path, capsys: py
     assert main([*arguments, "--mask-ratios", "0", "0.5", "1"]) == 0
     curve = json.loads((home / "eval/results.json").read_text())["models"][str(home / "model")]["masking"]
     said = capsys.readouterr().out
-    assert all(sentence in said for sentence in gate_sentences(curve["gate"]))
-    assert said.count("E_unk") == said.count("positions kept ") - 2 == 2
+    assert all(sentence in said for sentence in curve["headline"])
+    assert said.count("E_unk") == said.count("positions kept  ") == 2
     assert (home / "eval/masking.png").stat().st_size > 10_000
     shutil.rmtree(home / "eval")

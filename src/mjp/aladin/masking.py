@@ -47,7 +47,9 @@ def mask_curve(model: Aladin, corpus: Corpus, ratios: Sequence[float], *, draws:
         return {scorer: {kind: value._asdict() for kind, value in each.items()} for scorer, each in shown.items()}
 
     points = [{"ratio": ratio, "unknown": unknown, **facts((ratio, unknown))} for ratio, unknown in settings]
-    return {"draws": draws, "seed": seed, CLEAN: facts(None), "points": points, "gate": gate(points)}
+    verdict = gate(points)
+    said = {"gate": verdict, "headline": gate_sentences(verdict)}
+    return {"draws": draws, "seed": seed, CLEAN: facts(None), "points": points, **said}
 
 
 def gate(points: list[dict[str, Any]]) -> dict[str, Any]:
@@ -56,6 +58,21 @@ def gate(points: list[dict[str, Any]]) -> dict[str, Any]:
     costs = {scorer: last[scorer]["difference"] for scorer in (ALIGNMENT, VECTOR)}
     verdict = {scorer: {"difference": cost, "open": cost["high"] < 0} for scorer, cost in costs.items()}
     return {"ratio": last["ratio"], **verdict}
+
+
+def gate_sentences(verdict: dict[str, Any]) -> list[str]:
+    """Whether the curve of each scorer means anything, and why."""
+    said = []
+    for scorer in (ALIGNMENT, VECTOR):
+        mean, low, high = (f"{verdict[scorer]['difference'][key]:+.1f}" for key in ("mean", "low", "high"))
+        cost = f"{scorer}: with patches shuffled and positions kept, γ = {verdict['ratio']:g} changes rsum by "
+        said.append(
+            f"{cost}{mean} [{low}, {high}]: the backbone uses its positions, and the curve means something."
+            if verdict[scorer]["open"]
+            else f"{cost}{mean} [{low}, {high}]: no loss beyond chance. The backbone does not use its positions here, and "
+            "the curve means nothing."
+        )
+    return said
 
 
 def vit_of(model: Aladin) -> MJP:

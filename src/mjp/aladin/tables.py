@@ -52,7 +52,7 @@ def mask_table(model: str, curve: dict[str, Any]) -> str:
         kind = {None: "no jigsaw", True: "E_unk", False: "positions kept"}[point["unknown"]]
         cells = [f"{point[name]['rsum']['mean']:6.1f}  {_difference(point[name])}" for name in ("alignment", "vector")]
         lines.append(f"{point['ratio']:5g}  {kind:<16}{cells[0]:<42}{cells[1]}")
-    return "\n".join([*lines, *gate_sentences(curve["gate"])]) + "\n"
+    return "\n".join([*lines, *curve["headline"]]) + "\n"
 
 
 def latency_table(facts: dict[str, Any]) -> str:
@@ -64,21 +64,6 @@ def latency_table(facts: dict[str, Any]) -> str:
         lines.append(f"{name.replace('_', ' '):<22}" + "".join(f"{cell:>20}" for cell in shown))
     megabytes = "".join(f"{each['index_bytes'] / 1e6:>20,.1f}" for each in facts["sizes"])
     return "\n".join([*lines, f"{'index, MB':<22}{megabytes}", "", *facts["headline"]]) + "\n"
-
-
-def gate_sentences(gate: dict[str, Any]) -> list[str]:
-    """Whether the curve of each scorer means anything, and why."""
-    said = []
-    for name in ("alignment", "vector"):
-        cost = f"{name}: shuffling a share of {gate['ratio']:g} with positions kept changes rsum by "
-        cost += f"{_between(gate[name]['difference'], '+.1f')}"
-        said.append(
-            f"{cost}, so the backbone uses its positions and the curve means something."
-            if gate[name]["open"]
-            else f"{cost}: no loss beyond chance. The backbone does not use its positions here, and the curve means "
-            "nothing."
-        )
-    return said
 
 
 def _difference(point: dict[str, Any]) -> str:
