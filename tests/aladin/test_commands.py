@@ -144,8 +144,9 @@ def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys:
         assert each["index_bytes"] > each["pictures"] * (16 * 4 + 16 * 8 * 2)  # a vector of 16, 16 tokens of 8
     assert facts["headline"][0].startswith("30 pictures. Scoring alone: search by vector takes")
     assert "with tokens in memory" in facts["headline"][0]
-    assert f"{facts['sizes'][1]['ratios']['exhaustive_over_vector_scoring']:,.0f} times as long. End to end" in (
-        facts["headline"][1]
+    assert (
+        f"{facts['sizes'][1]['ratios']['exhaustive_over_vector_scoring']:,.0f} times as long. End to end"
+        in (facts["headline"][1])
     )
 
 

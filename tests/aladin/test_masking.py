@@ -96,8 +96,8 @@ def test_the_gate_is_about_positions_kept_at_the_largest_ratio() -> None:
     assert opened["ratio"] == 1
     assert opened["vector"]["open"]
     assert gate_sentences(opened)[0] == (
-        "alignment: with patches shuffled and positions kept, γ = 1 changes rsum by -2.0 [-3.0, -1.0]: the backbone uses "
-        "its positions, and the curve means something."
+        "alignment: with patches shuffled and positions kept, γ = 1 changes rsum by -2.0 [-3.0, -1.0]: the backbone "
+        "uses its positions, and the curve means something."
     )
     assert not gate([point(1, False, 1, 3)])["vector"]["open"]  # a gain is no loss
 

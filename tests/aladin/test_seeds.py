@@ -12,7 +12,9 @@ from mjp.aladin.tables import seed_table
 
 def run(folder: Path, **changes: Any) -> Path:
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(settings(folder.parent / "data", folder.parent, out=folder, **changes).to_yaml())
+    (folder / "config.yaml").write_text(
+        settings(folder.parent / "data", folder.parent, out=folder, **changes).to_yaml()
+    )
     return folder
 
 
@@ -34,13 +36,12 @@ def test_a_student_belongs_to_the_family_of_its_teacher(tmp_path: Path) -> None:
     teachers = [run(tmp_path / f"t{seed}", seed=seed) for seed in (0, 1)]
     other = run(tmp_path / "t2", seed=0, epochs=5)
     students = [
-        run(tmp_path / f"s{k}", phase="distill", seed=k, teacher=teacher) for k, teacher in enumerate([*teachers, other])
+        run(tmp_path / f"s{k}", phase="distill", seed=k, teacher=teacher)
+        for k, teacher in enumerate([*teachers, other])
     ]
     assert family(students[0]) == family(students[1]) != family(students[2])
     assert family(students[0]) != family(run(tmp_path / "x", phase="distill", teacher=tmp_path / "gone"))
-    assert family(students[0]) != family(
-        run(tmp_path / "y", phase="distill", teacher=teachers[0], objective="infonce")
-    )
+    assert family(students[0]) != family(run(tmp_path / "y", phase="distill", teacher=teachers[0], objective="infonce"))
 
 
 def test_a_model_without_its_run_belongs_to_no_family(tmp_path: Path) -> None:

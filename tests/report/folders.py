@@ -98,7 +98,13 @@ def masking(*, opened: bool = True) -> dict[str, Any]:
 def write_retrieval(folder: Path, models: dict[str, Any] | None = None, **changes: Any) -> Path:
     folder.mkdir(parents=True)
     models = {"out/d-0": retrieval(160.0, 0), "out/d-1": retrieval(170.0, 1)} if models is None else models
-    settings = {"models": list(models), "data": "/data/flickr8k", "split": "test", "choose_on": "dev", "rerank": [5, 20]}
+    settings = {
+        "models": list(models),
+        "data": "/data/flickr8k",
+        "split": "test",
+        "choose_on": "dev",
+        "rerank": [5, 20],
+    }
     facts = {"kind": "aladin eval", "settings": {**settings, "seed": 4}, "versions": VERSIONS, "models": models}
     (folder / "results.json").write_text(json.dumps({**facts, "seeds": [], **changes}))
     picture(folder / "masking.png")

@@ -1,4 +1,4 @@
-"""The section on retrieval: every scorer and seed, which ratio is which, and a curve that says when it means nothing."""
+"""The section on retrieval: every scorer and seed, which ratio is which, a curve that says when it means nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,10 @@ def test_it_stands_alone_and_among_the_others(tmp_path: Path) -> None:
 def test_every_scorer_has_its_figures(tmp_path: Path) -> None:
     text = page(write_retrieval(tmp_path / "a")).text
     assert "1,000 pictures and 5,000 captions of /data/flickr8k, split test" in text
-    assert "out/d-0: distill, distill+infonce alignment 11.9 / 33.6 / 46.0 9.8 / 27.8 / 38.4 160.0 [158.0, 162.0] – –" in text
+    assert (
+        "out/d-0: distill, distill+infonce alignment 11.9 / 33.6 / 46.0 9.8 / 27.8 / 38.4 160.0 [158.0, 162.0] – –"
+        in text
+    )
     assert "vector 11.9 / 33.6 / 46.0 9.8 / 27.8 / 38.4 152.0 [150.0, 154.0] 95.0 -8.0 [-10.0, -6.0]" in text
     assert "61.0 / 62.0 – / 63.5 51 / 64" in text  # NDCG by ROUGE-L and by people, top 10
     assert "two-stage, K = 20" in text
@@ -41,7 +44,10 @@ def test_seeds_are_summed_up_above_the_single_runs(tmp_path: Path) -> None:
     """Of 160 and 170: mean 165, standard deviation √50."""
     models = {"out/d-0": retrieval(160.0, 0), "out/d-1": retrieval(170.0, 1)}
     text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
-    together, single = text.index("out/d-*: distill, distill+infonce; mean ± standard deviation"), text.index("out/d-0:")
+    together, single = (
+        text.index("out/d-*: distill, distill+infonce; mean ± standard deviation"),
+        text.index("out/d-0:"),
+    )
     assert together < single
     assert "165.0 ± 7.1 –" in text[together:single]
     assert "156.8 ± 6.7 95.0 ± 0.0 – 61.0 / 62.0 – / 63.5 51 / 64" in text[together:single]

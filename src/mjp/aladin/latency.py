@@ -105,8 +105,8 @@ def which_is_which(size: dict[str, Any]) -> str:
     return (
         f"{size['pictures']:,} pictures. Scoring alone: search by vector takes {times['search']:.2f} ms, exhaustive "
         f"alignment with tokens {'in memory' if held else 'on disk'} {slow:,.1f} ms, {scoring:,.0f} times as long. End "
-        f"to end, with the {times['encode']:.2f} ms that encoding the query takes either way: {whole:,.0f} times as long "
-        f"as search by vector, {both:,.0f} times as long as the two stages."
+        f"to end, with the {times['encode']:.2f} ms that encoding the query takes either way: {whole:,.0f} times as "
+        f"long as search by vector, {both:,.0f} times as long as the two stages."
     )
 
 

@@ -69,8 +69,8 @@ def gate_sentences(verdict: dict[str, Any]) -> list[str]:
         said.append(
             f"{cost}{mean} [{low}, {high}]: the backbone uses its positions, and the curve means something."
             if verdict[scorer]["open"]
-            else f"{cost}{mean} [{low}, {high}]: no loss beyond chance. The backbone does not use its positions here, and "
-            "the curve means nothing."
+            else f"{cost}{mean} [{low}, {high}]: no loss beyond chance. The backbone does not use its positions here, "
+            "and the curve means nothing."
         )
     return said
 

@@ -86,7 +86,7 @@ def rsum_intervals(
 
 
 def hits(found: Ranks, owner: Tensor) -> Tensor:
-    """(B, 2): how often each picture, and how often its captions, were right at 1, 5 and 10. Their means may be used."""
+    """(B, 2): how often each picture, and how often its captions, were right at 1, 5 and 10. May be averaged."""
     asked = torch.stack([(found.i2t <= k).double() for k in LEVELS]).sum(0)
     answered = torch.stack([(found.t2i <= k).double() for k in LEVELS]).sum(0)
     return torch.stack([asked, torch.zeros_like(asked).index_add(0, owner, answered)], 1)

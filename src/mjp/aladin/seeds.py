@@ -8,7 +8,7 @@ model without its run belongs to no family.
 import hashlib
 import json
 from collections import defaultdict
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -67,9 +67,15 @@ def _spread(values: list[Any]) -> Any:
 
 def _pattern(names: list[str]) -> str:
     """What the names have in common, a star for the rest: out/distill-*."""
-    start = commonprefix(names)
-    end = commonprefix([name[len(start) :][::-1] for name in names])[::-1]
+    start = _beginning(names)
+    end = _beginning([name[len(start) :][::-1] for name in names])[::-1]
     return f"{start}*{end}"
+
+
+def _beginning(names: list[str]) -> str:
+    """The letters that all names begin with."""
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in same)
 
 
 def _config(folder: Path) -> dict[str, Any] | None:

@@ -109,9 +109,7 @@ def _check(options: Options) -> None:
     whole("--draws", options.draws, least=1)
 
 
-def _measured(
-    name: str, model: "Aladin", splits: "dict[str, list[Captioned]]", options: Options
-) -> dict[str, Any]:
+def _measured(name: str, model: "Aladin", splits: "dict[str, list[Captioned]]", options: Options) -> dict[str, Any]:
     from mjp.aladin.corpus import Corpus
     from mjp.aladin.evaluate import choose_k, graded, measure, score_matrices
     from mjp.aladin.masking import mask_curve
