@@ -40,7 +40,7 @@ def test_every_scorer_has_its_figures(tmp_path: Path) -> None:
     assert "which takes several seeds" in text
 
 
-def test_seeds_are_summed_up_above_the_single_runs(tmp_path: Path) -> None:
+def test_seeds_are_summed_up_before_the_single_runs(tmp_path: Path) -> None:
     """Of 160 and 170: mean 165, standard deviation √50."""
     models = {"out/d-0": retrieval(160.0, 0), "out/d-1": retrieval(170.0, 1)}
     text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
@@ -74,7 +74,7 @@ def test_times_and_bytes(tmp_path: Path) -> None:
     text = page(write_bench(tmp_path / "a")).text
     assert "Scoring alone: 12 times as long." in text
     assert "exhaustive alignment, tokens in memory 18.00 p95 19.00 –" in text
-    assert "index, MB 13.0 1,300.0 of it for each picture, kB 13.0 13.0" in text
+    assert "index, MB 13.0 1,300.0 for each picture, kB 13.0 13.0" in text
     assert "a cross-encoder over its vector" in text
 
 

@@ -7,12 +7,8 @@ from typing import Any
 from mjp.report.runs import KINDS, Run, look
 
 TITLE = "How this page was made"
-POSITIONAL = {
-    "eval": "models",
-    "study": "models",
-    "attack": "pictures",
-    "aladin eval": "models",
-}  # arguments without a name
+# arguments without a name
+POSITIONAL = {"eval": "models", "study": "models", "attack": "pictures", "aladin eval": "models"}
 
 
 def find(runs: Sequence[Run]) -> Any:

@@ -26,6 +26,8 @@ def _evaluated(run: Run) -> dict[str, Any]:
     settings, first = run.facts["settings"], next(iter(run.models.values()))
     judges = list(next(iter(first["ndcg25"].values())))  # rouge_l, and the files of human judgements
     families = [_family(family, judges) for family in run.facts["seeds"]]
+    members = [name for family in run.facts["seeds"] for name in family["models"]]
+    models = {name: _model(name, model, judges) for name, model in run.models.items()}
     curves = {name: model["masking"] for name, model in run.models.items() if "masking" in model}
     return {
         "data": settings["data"],
@@ -35,8 +37,8 @@ def _evaluated(run: Run) -> dict[str, Any]:
         "pictures": f"{first['pictures']:,}",
         "captions": f"{first['captions']:,}",
         "judges": [judge.replace("rouge_l", "ROUGE-L") for judge in judges],
-        "groups": [*families, *(_model(name, model, judges) for name, model in run.models.items())],
-        "families": bool(families),
+        "groups": [*families, *(group for name, group in models.items() if name not in members)],
+        "members": [models[name] for name in members],
         "curves": [_curve(name, curve) for name, curve in curves.items()],
         "figure": run.picture("masking.png") if curves else None,
     }
@@ -45,11 +47,10 @@ def _evaluated(run: Run) -> dict[str, Any]:
 def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any]:
     rows = []
     for scorer, found in model["scorers"].items():
-        kept = measured(found["retention_percent"])
-        same = found.get("overlap10")
+        kept, same = measured(found["retention_percent"]), found.get("overlap10")
         rows.append(
             {
-                "scorer": f"{scorer}, K = {found['k']}" if "k" in found else scorer,
+                "scorer": f"{scorer}, K\u00a0=\u00a0{found['k']}" if "k" in found else scorer,
                 "cells": [
                     *(Cell(" / ".join(f"{value:.1f}" for value in found[way])) for way in ("i2t", "t2i")),
                     measured(_bounds(found["rsum_interval"])),
