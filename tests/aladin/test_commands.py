@@ -126,6 +126,10 @@ def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys:
     assert main(["aladin", "bench", "--model", "model", *arguments]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts == json.loads((home / "out/aladin-bench/results.json").read_text())
+    assert (facts["kind"], list(facts["models"])) == ("aladin bench", ["model"])
+    with Image.open(home / "out/aladin-bench/latency.png") as chart:
+        assert chart.width > 800
+    facts = facts["models"]["model"]
     assert [each["pictures"] for each in facts["sizes"]] == [30, 60]
     for each in facts["sizes"]:
         times = each["milliseconds"]
@@ -133,4 +137,22 @@ def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys:
         assert all(0 < time["p50"] <= time["p95"] for time in times.values())
         scoring = times["exhaustive_in_memory"]["p50"] / times["search"]["p50"]
         assert each["ratios"]["exhaustive_over_vector_scoring"] == pytest.approx(scoring)
+        whole = (times["encode"]["p50"] + times["exhaustive_in_memory"]["p50"]) / (
+            times["encode"]["p50"] + times["search"]["p50"]
+        )
+        assert each["ratios"]["exhaustive_over_vector_end_to_end"] == pytest.approx(whole)
         assert each["index_bytes"] > each["pictures"] * (16 * 4 + 16 * 8 * 2)  # a vector of 16, 16 tokens of 8
+    assert facts["headline"][0].startswith("30 pictures. Scoring alone: search by vector takes")
+    assert "with tokens in memory" in facts["headline"][0]
+    assert (
+        f"{facts['sizes'][1]['ratios']['exhaustive_over_vector_scoring']:,.0f} times as long. End to end"
+        in (facts["headline"][1])
+    )
+
+
+def test_bench_without_memory_for_the_tokens_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mjp.aladin.latency.IN_MEMORY", 10)
+    assert main(["aladin", "bench", "--model", "model", "--sizes", "20", "--repeats", "1"]) == 0
+    facts = json.loads((home / "out/aladin-bench/results.json").read_text())["models"]["model"]
+    assert "exhaustive_in_memory" not in facts["sizes"][0]["milliseconds"]
+    assert "with tokens on disk" in facts["headline"][0]

@@ -84,7 +84,7 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
     arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
     assert main([*arguments, "--cache", str(home / "cache"), "--workers", "0", "--rerank", "2", "5"]) == 0
     facts = json.loads((home / "eval" / "results.json").read_text())
-    assert facts["kind"] == "aladin-eval"
+    assert facts["kind"] == "aladin eval"
     facts = facts["models"][str(home / "run")]
     assert (facts["pictures"], facts["captions"]) == (12, 24)
     assert facts["hash"] == Aladin.load(home / "run").hash
@@ -111,6 +111,9 @@ def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["eval", "nowhere", "--data", ".", "--rerank", "0"], "at least 1"),
         (["eval", "nowhere", "--data", ".", "--choose-on", "test"], "on another split"),
         (["eval", "--data", "."], "at least one model"),
+        (["eval", "nowhere", "--data", ".", "--mask-ratios", "1.5"], "between 0 and 1"),
+        (["eval", "nowhere", "--data", ".", "--mask-ratios", "0"], "a ratio above 0"),
+        (["eval", "nowhere", "--data", ".", "--mask-ratios", "1", "--draws", "0"], "at least 1"),
         (["train", "--data", "nowhere"], "there is no nowhere"),
         (["train", "--recipe", "nowhere"], "there is no recipe"),
         (["train", "--recipe", "quickstart"], "there is no recipe"),

@@ -72,6 +72,25 @@ def test_encoding_has_no_dropout_in_whatever_mode_the_model_is() -> None:
     assert model.training
 
 
+def test_a_student_in_training_beside_its_quiet_teacher_is_left_as_it_was() -> None:
+    model = tiny_model(dropout=0.5)
+    quiet = model.encode_texts(TEXTS).vector
+    model.matching.train()
+    assert torch.equal(model.encode_texts(TEXTS).vector, quiet)
+    assert {name.partition(".")[0] for name, part in model.named_modules() if part.training} == {"matching"}
+
+
+def test_a_query_is_encoded_as_step_by_step() -> None:
+    """Without torch's quick path through a layer, and with a gradient, which takes another one."""
+    model = tiny_model()
+    quick = model.encode_texts(TEXTS)
+    encoded = model.encode_words(model.words(TEXTS))
+    torch.testing.assert_close(quick.vector, model.vectors(encoded, text=True), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        quick.tokens[quick.valid], model.aligned(encoded, text=True)[quick.valid], rtol=0, atol=1e-6
+    )
+
+
 def test_the_names_of_pieces_belong_to_the_tokens() -> None:
     model = tiny_model()
     for text in TEXTS:

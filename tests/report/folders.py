@@ -1,4 +1,4 @@
-"""Results folders as mjp eval and mjp study write them, made by hand, and a reader of pages."""
+"""Results folders as mjp eval, study and aladin write them, made by hand, and a reader of pages."""
 
 import json
 from html.parser import HTMLParser
@@ -58,6 +58,74 @@ def write_study(folder: Path, models: tuple[str, ...] = ("plain", "mjp"), **chan
     for number in range(len(models)):
         picture(folder / f"positions-{number + 1}.png")
     picture(folder / "attention.png")
+    return folder
+
+
+def between(mean: float, spread: float = 2.0) -> dict[str, float]:
+    return {"mean": mean, "low": mean - spread, "high": mean + spread}
+
+
+def scorers(rsum: float) -> dict[str, Any]:
+    """The three scorers of one model; `rsum` is alignment's."""
+    found: dict[str, Any] = {}
+    for name, share in (("alignment", 1.0), ("vector", 0.95), ("two-stage", 1.02)):
+        each = {"i2t": [11.9, 33.6, 46.0], "t2i": [9.8, 27.8, 38.4], "rsum": share * rsum}
+        found[name] = {**each, "rsum_interval": between(share * rsum), "difference": between((share - 1) * rsum)}
+        found[name]["retention_percent"] = 100 * share
+    found["vector"]["overlap10"] = {"i2t": 51.2, "t2i": 64.4}
+    found["two-stage"]["k"] = 20
+    return found
+
+
+def retrieval(rsum: float, seed: int | None = None, **more: Any) -> dict[str, Any]:
+    """One model of mjp aladin eval."""
+    judged = {"rouge_l": {"i2t": 61.0, "t2i": 62.0}, "crowd": {"i2t": None, "t2i": 63.5}}
+    training = {"phase": "distill", "objective": "distill+infonce", "seed": seed, "family": "f"}
+    return {
+        **{"pictures": 1000, "captions": 5000, "training": None if seed is None else training},
+        **{"scorers": scorers(rsum), "ndcg25": {"alignment": judged, "vector": judged}, **more},
+    }
+
+
+def masking(*, opened: bool = True) -> dict[str, Any]:
+    point = {name: {"rsum": between(30.0), "difference": between(-7.5)} for name in ("alignment", "vector")}
+    clean = {name: {"rsum": between(37.5), "difference": between(0.0, 0.0)} for name in ("alignment", "vector")}
+    points = [{"ratio": ratio, "unknown": unknown, **point} for ratio in (0.27, 1.0) for unknown in (True, False)]
+    said = "the curve means something" if opened else "the curve means nothing"
+    return {"draws": 2, "seed": 0, "clean": clean, "points": points, "headline": [f"alignment: {said}", "vector: …"]}
+
+
+def write_retrieval(folder: Path, models: dict[str, Any] | None = None, **changes: Any) -> Path:
+    folder.mkdir(parents=True)
+    models = {"out/d-0": retrieval(160.0, 0), "out/d-1": retrieval(170.0, 1)} if models is None else models
+    settings = {
+        "models": list(models),
+        "data": "/data/flickr8k",
+        "split": "test",
+        "choose_on": "dev",
+        "rerank": [5, 20],
+    }
+    facts = {"kind": "aladin eval", "settings": {**settings, "seed": 4}, "versions": VERSIONS, "models": models}
+    (folder / "results.json").write_text(json.dumps({**facts, "seeds": [], **changes}))
+    picture(folder / "masking.png")
+    return folder
+
+
+def write_bench(folder: Path, name: str = "aladin-flickr8k") -> Path:
+    folder.mkdir(parents=True)
+    sizes = []
+    for pictures in (1_000, 100_000):
+        times = {part: {"p50": 1.5, "p95": 2.5} for part in ("encode", "search", "rerank", "exhaustive")}
+        if pictures == 1_000:
+            times["exhaustive_in_memory"] = {"p50": 18.0, "p95": 19.0}
+        size = {"index_bytes": 13_000 * pictures, "bytes_per_picture": 13_000.0}
+        sizes.append({"pictures": pictures, **size, "milliseconds": times})
+    model = {"headline": ["Scoring alone: 12 times as long."], "threads": 2, "rerank": 20, "patches": 49}
+    models = {name: {**model, "queries": ["dog", "snow"], "sizes": sizes}}
+    settings = {"model": name, "sizes": [1000, 100000], "json": False}
+    facts = {"kind": "aladin bench", "settings": settings, "versions": VERSIONS, "models": models}
+    (folder / "results.json").write_text(json.dumps(facts))
+    picture(folder / "latency.png")
     return folder
 
 

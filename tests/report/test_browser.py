@@ -8,7 +8,16 @@ import pytest
 from browser import Browser
 from mjp.report.page import render
 from mjp.report.runs import collect
-from report.folders import CORRUPTIONS, evaluated, write_eval, write_study
+from report.folders import (
+    CORRUPTIONS,
+    evaluated,
+    masking,
+    retrieval,
+    write_bench,
+    write_eval,
+    write_retrieval,
+    write_study,
+)
 
 LONG = "/a/rather/deep/folder/of-a-run/" + 60 * "x"
 MODELS = ("out/plain", "out/mjp", "<b>bold</b>", LONG)
@@ -18,7 +27,10 @@ MODELS = ("out/plain", "out/mjp", "<b>bold</b>", LONG)
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("report")
     models = {name: evaluated(robustness={"corruptions": CORRUPTIONS}) for name in MODELS}
-    runs = collect([write_eval(folder / "eval", models, data=LONG), write_study(folder / "study", MODELS)])
+    found = {name: retrieval(160.0, masking=masking()) for name in MODELS}
+    folders = [write_eval(folder / "eval", models, data=LONG), write_study(folder / "study", MODELS)]
+    folders += [write_retrieval(folder / "retrieval", found), write_bench(folder / "bench", LONG)]
+    runs = collect(folders)
     path = folder / "a page.html"
     path.write_text(render(runs, title="Four models"), encoding="utf-8")
     return path.as_uri()
@@ -50,7 +62,7 @@ def test_nothing_overflows(shown: Browser) -> None:
 
 def test_the_pictures_are_there(shown: Browser) -> None:
     widths = shown.ask("Array.from(document.images, image => [image.complete, image.naturalWidth, image.width])")
-    assert len(widths) == 6
+    assert len(widths) == 8
     assert all(complete and natural == 1200 and width >= 300 for complete, natural, width in widths)
 
 

@@ -87,12 +87,17 @@ class TeacherTokens:
 
 def encode_corpus(model: Aladin, corpus: Corpus) -> tuple[Codes, Codes]:
     """Codes of every picture, each encoded once, and of every caption."""
-    device = model.log_scale.device
-    pictures, texts = range(len(corpus.items)), range(len(corpus.texts))
+    device, pictures = model.log_scale.device, range(len(corpus.items))
     with torch.no_grad(), evaluating(model):
-        seen = [model.codes(on(device, corpus.tokens(part))) for part in _parts(pictures, "encoding pictures")]
-        read = [model.codes(on(device, corpus.words(model, part))) for part in _parts(texts, "encoding captions")]
-    return joined(seen), joined(read)
+        seen = [model.codes(on(device, corpus.tokens(part))) for part in batches(pictures, "encoding pictures")]
+    return joined(seen), encode_captions(model, corpus)
+
+
+def encode_captions(model: Aladin, corpus: Corpus) -> Codes:
+    device, texts = model.log_scale.device, range(len(corpus.texts))
+    with torch.no_grad(), evaluating(model):
+        read = [model.codes(on(device, corpus.words(model, part))) for part in batches(texts, "encoding captions")]
+    return joined(read)
 
 
 def joined(parts: list[Codes]) -> Codes:
@@ -111,6 +116,7 @@ def on(device: torch.device, batch: T) -> T:
     return type(batch)(*(tensor.to(device, non_blocking=True) for tensor in batch))
 
 
-def _parts(numbers: range, what: str) -> "tqdm[list[int]]":
-    parts = [list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)]
-    return tqdm(parts, desc=what, leave=False, disable=None)
+def batches(numbers: range, what: str) -> "tqdm[list[int]]":
+    """The numbers in batches, behind a progress bar."""
+    found = [list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)]
+    return tqdm(found, desc=what, leave=False, disable=None)

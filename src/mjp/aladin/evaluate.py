@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mjp.aladin.corpus import Corpus, encode_corpus
 from mjp.aladin.metrics import Ranks, Recall, folded_recall, overlap, ranks, recall, rerank, rsum_intervals
-from mjp.aladin.model import Aladin
+from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.relevance import judged_ndcg, ndcg, rouge_relevance
 
 ALIGNMENT, VECTOR, TWO_STAGE = "alignment", "vector", "two-stage"
@@ -21,7 +21,10 @@ ALIGNMENT, VECTOR, TWO_STAGE = "alignment", "vector", "two-stage"
 
 def score_matrices(model: Aladin, corpus: Corpus) -> dict[str, Tensor]:
     """S^a and S^m, (B, C) each; every picture and caption is encoded once."""
-    pictures, texts = encode_corpus(model, corpus)
+    return scores_of(model, *encode_corpus(model, corpus))
+
+
+def scores_of(model: Aladin, pictures: Codes, texts: Codes) -> dict[str, Tensor]:
     with torch.no_grad():
         return {ALIGNMENT: model.alignment(pictures, texts).cpu(), VECTOR: (pictures.vector @ texts.vector.T).cpu()}
 

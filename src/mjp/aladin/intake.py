@@ -70,12 +70,7 @@ class Encoder:
     def plan(self, images: Tensor, ids: Sequence[str]) -> Plan:
         """A jigsaw for every picture, drawn from its content's hash."""
         backbone: Any = self.model.vision.model
-        config, grid = backbone.config, image_grid(images, backbone.adapter.cell)
-        law: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
-        seeds = [int(name[:15], 16) for name in ids]
-        plans = [sample_plan(1, grid, self.ratio, generator=torch.Generator().manual_seed(s), **law) for s in seeds]
-        mask, permutation, inverse = (torch.cat([plan[i] for plan in plans]) for i in range(3))  # type: ignore[misc]
-        return Plan(mask, permutation, inverse, grid, plans[0].budget).to(self.model.log_scale.device)
+        return draw_plan(backbone, images, [int(name[:15], 16) for name in ids], self.ratio)
 
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the patches."""
@@ -85,6 +80,15 @@ class Encoder:
 
     def _blank(self) -> Tensor:
         return self.model.vision.tokens(torch.zeros(1, 3, *self.model.vision.size)).patches
+
+
+def draw_plan(backbone: MJP, images: Tensor, seeds: Sequence[int], ratio: float) -> Plan:
+    """A jigsaw for every picture, each from a seed of its own, by the law that the backbone was trained with."""
+    config, grid = backbone.config, image_grid(images, backbone.adapter.cell)
+    law: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
+    plans = [sample_plan(1, grid, ratio, generator=torch.Generator().manual_seed(s), **law) for s in seeds]
+    mask, permutation, inverse = (torch.cat([plan[i] for plan in plans]) for i in range(3))  # type: ignore[misc]
+    return Plan(mask, permutation, inverse, grid, plans[0].budget).to(next(backbone.parameters()).device)
 
 
 def index_pictures(

@@ -32,6 +32,7 @@ QUERIES = (
     *("people wait at a bus stop in the rain", "a girl in a blue dress jumps over a puddle next to a parked bicycle"),
     *("a football player in white kicks the ball while another one in green tries to stop him near the goal", "snow"),
 )
+RATIOS = ("vector_scoring", "vector_end_to_end", "two_stage_end_to_end")  # medians, exhaustive alignment over each
 IN_MEMORY = 10_000  # pictures whose tokens are also tried as float32 in memory: 250 MB at 49 tokens of width 128
 
 
@@ -45,8 +46,9 @@ def measure_latency(model: Aladin, sizes: Sequence[int], *, repeats: int, rerank
             index = random_index(Path(folder) / "index", model, size, grid, seed=seed)
             found.append(measure(index, model, repeats=repeats, rerank=rerank))
     return {
-        **{"kind": "aladin-bench", "model": model.hash, "gallery": "random vectors and tokens", "rerank": rerank},
+        **{"hash": model.hash, "gallery": "random vectors and tokens", "rerank": rerank},
         **{"threads": torch.get_num_threads(), "patches": grid[0] * grid[1], "queries": list(QUERIES), "sizes": found},
+        "headline": [which_is_which(each) for each in found],
     }
 
 
@@ -84,13 +86,28 @@ def measure(index: Index, model: Aladin, *, repeats: int, rerank: int) -> dict[s
     return {
         **{"pictures": len(index), "index_bytes": index.bytes(), "bytes_per_picture": index.bytes() / len(index)},
         "milliseconds": times,
-        "ratios": {
-            "exhaustive_over_vector_scoring": best / middle["search"],
-            "exhaustive_over_vector_end_to_end": (middle["encode"] + best) / (middle["encode"] + middle["search"]),
-            "exhaustive_over_two_stage_end_to_end": (middle["encode"] + best)
-            / (middle["encode"] + middle["search"] + middle["rerank"]),
-        },
+        "ratios": {f"exhaustive_over_{name}": value for name, value in zip(RATIOS, _ratios(middle, best), strict=True)},
     }
+
+
+def _ratios(middle: dict[str, float], best: float) -> tuple[float, float, float]:
+    """`best` milliseconds of exhaustive alignment over the two ways that use vectors."""
+    first, second = middle["encode"] + middle["search"], middle["encode"] + middle["search"] + middle["rerank"]
+    return best / middle["search"], (middle["encode"] + best) / first, (middle["encode"] + best) / second
+
+
+def which_is_which(size: dict[str, Any]) -> str:
+    """Every ratio of one gallery size with what it is a ratio of."""
+    times, ratios = {name: value["p50"] for name, value in size["milliseconds"].items()}, size["ratios"]
+    held = "exhaustive_in_memory" in times
+    slow = times["exhaustive_in_memory" if held else "exhaustive"]
+    scoring, whole, both = (ratios[f"exhaustive_over_{name}"] for name in RATIOS)
+    return (
+        f"{size['pictures']:,} pictures. Scoring alone: search by vector takes {times['search']:.2f} ms, exhaustive "
+        f"alignment with tokens {'in memory' if held else 'on disk'} {slow:,.1f} ms, {scoring:,.0f} times as long. End "
+        f"to end, with the {times['encode']:.2f} ms that encoding the query takes either way: {whole:,.0f} times as "
+        f"long as search by vector, {both:,.0f} times as long as the two stages."
+    )
 
 
 def _timed(work: Callable[[int], object], repeats: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mjp.errors import InputError
-from mjp.evaluation.bootstrap import Bootstrap, Interval
+from mjp.evaluation.bootstrap import Bootstrap, Interval, interval
 
 LEVELS = (1, 5, 10)
 
@@ -81,30 +81,31 @@ def _flat(result: Recall) -> tuple[float, ...]:
 def rsum_intervals(
     found: dict[str, Ranks], owner: Tensor, baseline: str, *, seed: int
 ) -> dict[str, dict[str, Interval]]:
-    """95 % intervals of every scorer's rsum and of its difference to a baseline, over pictures with their captions.
+    """95 % intervals of every scorer's rsum and of its difference to a baseline, over pictures with their captions."""
+    return hit_intervals({name: hits(each, owner) for name, each in found.items()}, owner, baseline, seed=seed)
 
-    All scorers share the weights of a replicate, so differences are paired.
-    """
-    pictures = len(next(iter(found.values())).i2t)
-    captions = torch.bincount(owner, minlength=pictures).double()
-    columns = [torch.ones(pictures, dtype=torch.float64), captions]
-    for each in found.values():
-        columns.append(sum((each.i2t <= k).double() for k in LEVELS))  # type: ignore[arg-type]
-        hits = sum((each.t2i <= k).double() for k in LEVELS)
-        columns.append(torch.zeros_like(captions).index_add(0, owner, hits))  # type: ignore[arg-type]
-    collected = Bootstrap(len(columns), seed=seed)
-    collected.add(torch.stack(columns, 1))
+
+def hits(found: Ranks, owner: Tensor) -> Tensor:
+    """(B, 2): how often each picture, and how often its captions, were right at 1, 5 and 10. May be averaged."""
+    asked = torch.stack([(found.i2t <= k).double() for k in LEVELS]).sum(0)
+    answered = torch.stack([(found.t2i <= k).double() for k in LEVELS]).sum(0)
+    return torch.stack([asked, torch.zeros_like(asked).index_add(0, owner, answered)], 1)
+
+
+def hit_intervals(
+    found: dict[str, Tensor], owner: Tensor, baseline: str, *, seed: int
+) -> dict[str, dict[str, Interval]]:
+    """The same from hits. All share the weights of a replicate, so differences are paired."""
+    captions = torch.bincount(owner).double()
+    counts = torch.stack([torch.ones_like(captions), captions], 1)
+    collected = Bootstrap(2 + 2 * len(found), seed=seed)
+    collected.add(torch.cat([counts, *found.values()], 1))
     sums = collected.sums  # (1 + replicates, columns); row 0 is the data itself
     totals = {
         name: 100 * (sums[:, 2 + 2 * k] / sums[:, 0] + sums[:, 3 + 2 * k] / sums[:, 1]) for k, name in enumerate(found)
     }
     base = totals[baseline]
-    return {n: {"rsum": _interval(total), "difference": _interval(total - base)} for n, total in totals.items()}
-
-
-def _interval(values: Tensor) -> Interval:
-    low, high = values[1:].quantile(torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
-    return Interval(float(values[0]), low, high)
+    return {n: {"rsum": interval(total), "difference": interval(total - base)} for n, total in totals.items()}
 
 
 def rerank(first: Tensor, second: Tensor, k: int) -> Tensor:

@@ -200,13 +200,15 @@ class Aladin(nn.Module):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, whatever mode the model is in; afterwards as before."""
-    was = model.training
-    model.eval()
+    """Without dropout, whatever mode its parts are in; afterwards each as before."""
+    training = [module for module in model.modules() if module.training]  # in use there is none, and nothing to do
     try:
+        for module in training:
+            module.training = False
         yield
     finally:
-        model.train(was)
+        for module in training:
+            module.training = True
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One self-contained page with the results of eval, study, attack and audit, and the published figures beside.
+"""One self-contained page with the results of eval, study, attack, audit and aladin, and the published figures beside.
 
 Example: mjp report report.html out/eval out/study
 """
@@ -14,7 +14,7 @@ class Options:
     out: tyro.conf.Positional[Path]
     """The page to write."""
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folders that mjp eval, study, attack or audit wrote; without any, every such folder directly under out/."""
+    """Folders that mjp eval, study, attack, audit, aladin eval or bench wrote; without any, those directly in out/."""
     title: str = "Masked jigsaw puzzle models, side by side"
     """Title of the page."""
 

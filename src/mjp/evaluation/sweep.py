@@ -58,7 +58,7 @@ def sweep(
 ) -> Sweep:
     """Measure a model on (images, labels) batches; a label below 0 (an unreadable picture) is a wrong answer."""
     model = model.to(device).eval()
-    views = _views(model)
+    views = position_views(model)
     settings = [(ratio, name) for ratio in ratios for name in views]
     collected = Bootstrap(2 + len(QUANTITIES) * len(settings), seed=seed)
     generator = torch.Generator(device).manual_seed(seed)
@@ -79,7 +79,7 @@ def sweep(
     return _summary(collected, settings, draws, seed)
 
 
-def _views(model: MJP) -> dict[bool, nn.Module]:
+def position_views(model: MJP) -> dict[bool, nn.Module]:
     """The model with its positions kept, and if it has an E_unk, with that: both share their weights."""
     keeping = model if model.unknown is None else MJP(model.unwrap(), variant("E", cell=model.config.cell)).eval()
     return {False: keeping} if model.unknown is None else {True: model, False: keeping}

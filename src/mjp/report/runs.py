@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 from mjp import __version__
 from mjp.errors import InputError
 
-KINDS = ("eval", "study", "attack", "audit")  # the commands whose results have a section
+KINDS = ("eval", "study", "attack", "audit", "aladin eval", "aladin bench")  # the commands whose results have a section
 USUAL = Path("out")
 Found = TypeVar("Found")
 

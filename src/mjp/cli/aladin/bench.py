@@ -25,31 +25,33 @@ class Options:
     json: bool = False
     """Print one JSON object and nothing else."""
     out: Path = Path("out/aladin-bench")
-    """Folder for results.json."""
+    """Folder for results.json and latency.png."""
 
 
 def run(options: Options) -> None:
+    from mjp.aladin.charts import draw_latency
     from mjp.aladin.latency import measure_latency
     from mjp.aladin.shipped import find_aladin
+    from mjp.aladin.tables import latency_table
     from mjp.checks import whole
-    from mjp.files import write_atomically
+    from mjp.errors import InputError
+    from mjp.files import check_folder, write_atomically
+    from mjp.report.runs import describe
 
     whole("--repeats", options.repeats, least=1)
     whole("--rerank", options.rerank, least=1)
+    if not options.sizes:
+        raise InputError("--sizes needs at least one number of pictures")
+    check_folder(options.out)
     model, _ = find_aladin(options.model)
-    facts = measure_latency(model, options.sizes, repeats=options.repeats, rerank=options.rerank, seed=options.seed)
-    text = json.dumps(facts, indent=2)
+    found = measure_latency(model, options.sizes, repeats=options.repeats, rerank=options.rerank, seed=options.seed)
+    text = json.dumps({**describe("aladin bench", options), "models": {options.model: found}}, indent=2)
     options.out.mkdir(parents=True, exist_ok=True)
     write_atomically(options.out / "results.json", lambda path: path.write_text(text + "\n"))
+    draw_latency(found, f"{options.model}, {found['threads']} threads", options.out / "latency.png")
     if options.json:
         print(text)
         return
-    print(f"p50/p95 in ms{'':<9}" + "".join(f"{each['pictures']:>20,}" for each in facts["sizes"]))
-    for name in ("encode", "search", "rerank", "exhaustive", "exhaustive_in_memory"):
-        cells = [each["milliseconds"].get(name) for each in facts["sizes"]]
-        shown = ["–" if cell is None else f"{cell['p50']:.2f}/{cell['p95']:.2f}" for cell in cells]
-        print(f"{name.replace('_', ' '):<22}" + "".join(f"{cell:>20}" for cell in shown))
-    for name in facts["sizes"][0]["ratios"] if facts["sizes"] else ():
-        print(f"{name.replace('_', ' ')}: " + ", ".join(f"{each['ratios'][name]:.0f} ×" for each in facts["sizes"]))
-    print("index, MB: " + ", ".join(f"{each['index_bytes'] / 1e6:.1f}" for each in facts["sizes"]))
-    print(f"\nfigures  {options.out / 'results.json'}")
+    print(latency_table(found))
+    print(f"figures  {options.out / 'results.json'}")
+    print(f"curve    {options.out / 'latency.png'}")

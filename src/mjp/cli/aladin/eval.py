@@ -1,6 +1,9 @@
 """Recall, NDCG and retention of retrieval models: alignment head, vector, and both in two stages.
 
 Example: mjp aladin eval out/aladin-distill out/aladin-infonce --data FLICKR8K
+
+Of runs that differ in nothing but their seed the mean and the standard deviation are given too. With --mask-ratios also
+what it costs to hide positions, for models on a ViT, and whether that says anything: see docs/aladin.md.
 """
 
 import json
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Options:
-    models: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of models, or of runs of mjp aladin train."""
+    models: tyro.conf.Positional[tuple[str, ...]]
+    """Folders of models or of runs of mjp aladin train, or aladin-flickr8k."""
     data: Path
     """Folder with captions.json and images/, or a COCO or Karpathy json file."""
     pictures: Path | None = None
@@ -31,6 +34,10 @@ class Options:
     """Numbers of re-ranked candidates to choose from; if it is only one, nothing is chosen."""
     fold: int | None = None
     """Also the mean over galleries of this many pictures (1000 for COCO's 1K figures)."""
+    mask_ratios: tuple[float, ...] = ()
+    """Also recall with the positions of these shares of patches hidden, for models on a ViT."""
+    draws: int = 1
+    """Jigsaws per picture and mask ratio."""
     limit: int | None = None
     """Look at the first pictures of each split only."""
     cache: Path = Path("out/aladin-features")
@@ -44,15 +51,50 @@ class Options:
     device: str = "auto"
     """auto, cpu, cuda, ..."""
     out: Path = Path("out/aladin-eval")
-    """Folder for results.json."""
+    """Folder for results.json, and masking.png."""
 
 
 def run(options: Options) -> None:
+    from mjp.aladin.charts import draw_masking
     from mjp.aladin.data import in_split, load_captions
-    from mjp.aladin.model import Aladin
-    from mjp.errors import InputError
-    from mjp.files import write_atomically
+    from mjp.aladin.masking import vit_of
+    from mjp.aladin.seeds import over_seeds
+    from mjp.aladin.shipped import find_aladin
+    from mjp.aladin.tables import mask_table, scorer_table, seed_table
+    from mjp.files import check_folder, write_atomically
+    from mjp.report.runs import describe
     from mjp.training.distributed import pick_device
+
+    _check(options)
+    check_folder(options.out)
+    device = pick_device(options.device)
+    models = {name: find_aladin(name)[0].to(device) for name in options.models}
+    for model in models.values() if options.mask_ratios else ():
+        vit_of(model)  # before anything is computed
+    data = load_captions(options.data, options.pictures)
+    names = [options.split, *([options.choose_on] if len(options.rerank) > 1 else [])]
+    splits = {name: in_split(data, name)[: options.limit] for name in names}
+    found: dict[str, Any] = {}
+    for name, model in models.items():
+        found[name] = _measured(name, model, splits, options)
+        print(scorer_table(name, options.split, found[name]))
+        if options.mask_ratios:
+            print(mask_table(name, found[name]["masking"]))
+    seeds = over_seeds(found)
+    for family in seeds:
+        print(seed_table(family))
+    options.out.mkdir(parents=True, exist_ok=True)
+    facts = {**describe("aladin eval", options), "models": found, "seeds": seeds}
+    write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
+    print(f"figures  {options.out / 'results.json'}")
+    if options.mask_ratios:
+        draw_masking({name: each["masking"] for name, each in found.items()}, options.out / "masking.png")
+        print(f"curves   {options.out / 'masking.png'}")
+
+
+def _check(options: Options) -> None:
+    from mjp.checks import number, whole
+    from mjp.errors import InputError
 
     if not options.models:
         raise InputError("name at least one model: the folder of a model, or of a run of mjp aladin train")
@@ -60,24 +102,18 @@ def run(options: Options) -> None:
         raise InputError("--rerank needs numbers of at least 1")
     if len(options.rerank) > 1 and options.choose_on == options.split:
         raise InputError("choose among --rerank on another split than the one to report on, or give one number")
-    device = pick_device(options.device)
-    models = {str(path): Aladin.load(path).to(device) for path in options.models}
-    data = load_captions(options.data, options.pictures)
-    names = [options.split, *([options.choose_on] if len(options.rerank) > 1 else [])]
-    splits = {name: in_split(data, name)[: options.limit] for name in names}
-    facts: dict[str, Any] = {"kind": "aladin-eval", "data": str(options.data), "split": options.split}
-    facts |= {"seed": options.seed, "models": {}}
-    for name, model in models.items():
-        facts["models"][name] = _measured(model, splits, options)
-        print(_table(name, options.split, facts["models"][name]))
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
-    print(f"figures  {options.out / 'results.json'}")
+    for ratio in options.mask_ratios:
+        number("--mask-ratios", ratio, least=0, most=1)
+    if options.mask_ratios and not max(options.mask_ratios):
+        raise InputError("--mask-ratios needs a ratio above 0; γ = 0 is always measured")
+    whole("--draws", options.draws, least=1)
 
 
-def _measured(model: "Aladin", splits: "dict[str, list[Captioned]]", options: Options) -> dict[str, Any]:
+def _measured(name: str, model: "Aladin", splits: "dict[str, list[Captioned]]", options: Options) -> dict[str, Any]:
     from mjp.aladin.corpus import Corpus
     from mjp.aladin.evaluate import choose_k, graded, measure, score_matrices
+    from mjp.aladin.masking import mask_curve
+    from mjp.aladin.seeds import training_of
 
     settings: dict[str, Any] = {"workers": options.workers, "max_unreadable": options.max_unreadable}
     corpora = {name: Corpus(model, items, options.cache, **settings) for name, items in splits.items()}
@@ -88,34 +124,12 @@ def _measured(model: "Aladin", splits: "dict[str, list[Captioned]]", options: Op
     corpus, found = corpora[options.split], scores[options.split]
     folder = options.data if options.data.is_dir() else options.data.parent
     judgements = [path for path in (folder / "crowd.txt", folder / "experts.txt") if path.is_file()]
-    return {
+    facts = {
         **{"hash": model.hash, "pictures": len(corpus.items), "captions": len(corpus.texts)},
+        "training": training_of(Path(name)),
         "scorers": measure(found, corpus, k, seed=options.seed, fold=options.fold),
         "ndcg25": graded(found, corpus, judgements),
     }
-
-
-def _table(model: str, split: str, facts: dict[str, Any]) -> str:
-    """What a person reads."""
-    lines = [
-        f"\n{model} on {split}: {facts['pictures']} pictures, {facts['captions']} captions",
-        f"{'':<16}{'i2t R@1/5/10':<18}{'t2i R@1/5/10':<18}{'median':<12}{'rsum [95 %]':<24}{'of alignment':<14}",
-    ]
-    for name, each in facts["scorers"].items():
-        label = f"{name}, K={each['k']}" if "k" in each else name
-        i2t, t2i = ("/".join(f"{value:.1f}" for value in each[way]) for way in ("i2t", "t2i"))
-        interval = each["rsum_interval"]
-        spread = f"{each['rsum']:.1f} [{interval['low']:.1f}, {interval['high']:.1f}]"
-        middle = f"{each['i2t_median']:g}/{each['t2i_median']:g}"
-        lines.append(f"{label:<16}{i2t:<18}{t2i:<18}{middle:<12}{spread:<24}{each['retention_percent']:.1f} %")
-    lines.append(f"\nNDCG@25, %{'':<6}" + "".join(f"{kind:<18}" for kind in next(iter(facts["ndcg25"].values()))))
-    for name, kinds in facts["ndcg25"].items():
-        lines.append(f"{name:<16}" + "".join(_pair(v).ljust(18) for v in kinds.values()))
-    same = facts["scorers"]["vector"]["overlap10"]
-    lines.append(f"\ntop-10 overlap of vector with alignment: i2t {same['i2t']:.1f} %, t2i {same['t2i']:.1f} %")
-    return "\n".join(lines) + "\n"
-
-
-def _pair(values: dict[str, Any]) -> str:
-    """Both directions; a dash where nobody judged."""
-    return "/".join("–" if values[way] is None else f"{values[way]:.1f}" for way in ("i2t", "t2i"))
+    if options.mask_ratios:
+        facts["masking"] = mask_curve(model, corpus, options.mask_ratios, draws=options.draws, seed=options.seed)
+    return facts

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mjp.report.runs import Run
-from mjp.report.sections import accuracy, attention, comparison, leakage, making, positions, robustness, summary
+from mjp.report.sections import (
+    accuracy,
+    attention,
+    comparison,
+    leakage,
+    making,
+    positions,
+    retrieval,
+    robustness,
+    summary,
+)
 
 
 class Section(Protocol):
@@ -17,4 +27,6 @@ class Section(Protocol):
         """What its template gets as `found`; None leaves the section out."""
 
 
-SECTIONS: tuple[Section, ...] = (summary, accuracy, robustness, positions, attention, leakage, comparison, making)
+SECTIONS: tuple[Section, ...] = (
+    *(summary, accuracy, robustness, positions, attention, leakage, retrieval, comparison, making),
+)

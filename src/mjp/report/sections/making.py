@@ -7,7 +7,8 @@ from typing import Any
 from mjp.report.runs import KINDS, Run, look
 
 TITLE = "How this page was made"
-POSITIONAL = {"eval": "models", "study": "models", "attack": "pictures"}  # arguments without a name
+# arguments without a name
+POSITIONAL = {"eval": "models", "study": "models", "attack": "pictures", "aladin eval": "models"}
 
 
 def find(runs: Sequence[Run]) -> Any:
@@ -22,7 +23,7 @@ def _made(run: Run) -> dict[str, Any]:
 def command(kind: str, settings: dict[str, Any]) -> str:
     """The command with every setting spelt out, for a shell, one option to a line."""
     positional = POSITIONAL.get(kind, "")
-    lines = [["mjp", kind, *settings.get(positional, [])]]
+    lines = [["mjp", *kind.split(), *settings.get(positional, [])]]
     for name, value in settings.items():
         option = name.replace("_", "-")
         if name == positional or value is None or value == []:
