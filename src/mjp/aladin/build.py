@@ -8,8 +8,10 @@ import torch
 from mjp.aladin.config import AladinTraining
 from mjp.aladin.data import Captioned, all_captions
 from mjp.aladin.model import Aladin
+from mjp.aladin.text import MiniLM
 from mjp.aladin.tokenizer import train_tokenizer
 from mjp.aladin.vision import find_backbone
+from mjp.aladin.words import word_tokenizer, word_vectors
 
 
 def learning_rate(config: AladinTraining, epoch: float) -> float:
@@ -23,9 +25,15 @@ def learning_rate(config: AladinTraining, epoch: float) -> float:
 def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
     """A model of the configured shape, with a tokenizer trained on the captions."""
     vision = find_backbone(config.model.backbone, config.model.image_size)
-    pieces = config.model.text == "pieces"
-    tokenizer = train_tokenizer(all_captions(data), config.model.vocabulary) if pieces else None
-    model = Aladin(config.model, vision.facts(), vision.width, tokenizer)
+    texts, shape = all_captions(data), config.model
+    tokenizer, source = None, None if shape.text == "pieces" else MiniLM()
+    if source is None:
+        tokenizer = train_tokenizer(texts, shape.vocabulary)
+    elif shape.text == "words":
+        tokenizer = word_tokenizer(texts, shape.vocabulary, source)
+    model = Aladin(shape, vision.facts(), vision.width, tokenizer)
+    if source is not None and model.pieces is not None and tokenizer is not None:
+        model.pieces.given = word_vectors(tokenizer, source, shape.word_width)
     _set_scale(model, config)
     return model
 

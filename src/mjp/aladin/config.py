@@ -20,10 +20,13 @@ class AladinConfig:
     """lite0 (from its PyPI package), a folder of an MJP model, timm:NAME, or a hub repository. It stays frozen."""
     image_size: int | None = None
     """Side of the input in pixels; without it the backbone's own."""
-    text: Literal["pieces", "minilm"] = "pieces"
-    """Where words come from: a table of pieces trained on the captions, or the frozen MiniLM of mjp[minilm]."""
+    text: Literal["words", "pieces", "minilm"] = "pieces"
+    """Where words come from: a table of words made with MiniLM (mjp[minilm]) when training begins, a table of pieces
+    trained on the captions alone, or MiniLM itself, which is then needed for every query."""
     vocabulary: int = 4096
-    """Number of pieces."""
+    """Number of pieces that the captions give; the words of a table come on top."""
+    word_width: int = 128
+    """Width of the table of words."""
     width: int = 192
     """Width of tokens and vectors."""
     layers: int = 2
@@ -44,7 +47,7 @@ class AladinConfig:
     """Share of pieces that training hides from the text encoder."""
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "heads", "align_width", "match_layers"):
+        for name in ("vocabulary", "word_width", "width", "layers", "heads", "align_width", "match_layers"):
             whole(name, getattr(self, name), least=1)
         for name in ("dropout", "word_drop"):
             number(name, getattr(self, name), least=0, most=1)

@@ -9,7 +9,7 @@ model.alignment(pictures, texts)                   S^a, the alignment score
 FOLDER/
   config.json         AladinConfig, what the backbone must be, the model's hash
   model.safetensors   our weights; a frozen lite0 or MiniLM stays in its own package
-  tokenizer.json      pieces, unless the text comes from MiniLM
+  tokenizer.json      pieces and words, unless the text comes from MiniLM
   backbone/           the backbone, if it is not lite0
 """
 
@@ -68,14 +68,17 @@ class Aladin(nn.Module):
     ) -> None:
         super().__init__()
         if (tokenizer is None) != (config.text == "minilm"):
-            raise InputError("a model whose text is 'pieces' needs a tokenizer, one with 'minilm' has its own")
+            raise InputError("a model whose text is 'minilm' brings its own, any other needs a tokenizer")
         self.config, self.vision_width = config, vision_width
         self.vision_facts = json.loads(json.dumps(vision))  # as config.json will hold them
         common: dict[str, Any] = {"heads": config.heads, "dropout": config.dropout}
         width, narrow = config.width, config.align_width
-        self.pieces = None if tokenizer is None else PieceTable(tokenizer, width, drop=config.word_drop)
+        self.pieces, text_width = None, MiniLM.width
+        if tokenizer is not None:
+            text_width = config.word_width if config.text == "words" else width
+            given = torch.zeros(len(tokenizer), text_width, dtype=torch.half) if config.text == "words" else None
+            self.pieces = PieceTable(tokenizer, text_width, drop=config.word_drop, given=given)
         self.picture_encoder = Encoder(vision_width, width, layers=config.layers, **common)
-        text_width = MiniLM.width if tokenizer is None else width
         self.text_encoder = Encoder(text_width, width, layers=config.layers, **common)
         self.picture_align, self.text_align = nn.Linear(width, narrow), nn.Linear(width, narrow)
         self.matching = MatchingHead(width, layers=config.match_layers, shared=config.match_shared, **common)
@@ -187,7 +190,7 @@ class Aladin(nn.Module):
         folder = source / "model" if (source / "model" / CONFIG).is_file() else source
         facts = _read_config(folder / CONFIG)
         config = AladinConfig(**facts["model"])
-        tokenizer = Tokenizer.load(folder / TOKENIZER) if config.text == "pieces" else None
+        tokenizer = None if config.text == "minilm" else Tokenizer.load(folder / TOKENIZER)
         model = cls(config, facts["vision"], facts["vision_width"], tokenizer)
         try:
             model.load_state_dict(load_file(folder / WEIGHTS))

@@ -1,7 +1,7 @@
 """Words into pieces: byte-pair encoding, trained on captions, saved as JSON.
 
 Common words are one piece; a word never seen falls back to shorter pieces and at last to letters, so no query that has
-a letter or a digit in it is empty. A piece that begins a word carries the mark ▁.
+a letter or a digit in it is empty. A piece that begins a word carries the mark ▁. Given words are one piece each.
 """
 
 import heapq
@@ -34,9 +34,12 @@ def words_of(text: str) -> list[str]:
 class Tokenizer:
     """text → numbers of pieces; number 0 is padding, 1 a character that training never saw."""
 
-    def __init__(self, alphabet: list[str], merges: list[Pair]) -> None:
-        self.alphabet, self.merges = alphabet, merges
-        self.pieces = [PADDING, UNKNOWN, *alphabet, *("".join(pair) for pair in merges)]
+    def __init__(self, alphabet: list[str], merges: list[Pair], words: Iterable[str] = ()) -> None:
+        self.alphabet, self.merges, self.words = alphabet, merges, frozenset(words)
+        joined = ["".join(pair) for pair in merges]
+        known = {*alphabet, *joined}
+        whole = [START + word for word in sorted(self.words) if START + word not in known]
+        self.pieces = [PADDING, UNKNOWN, *alphabet, *joined, *whole]
         self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
         self.split = lru_cache(maxsize=65536)(self._split)
@@ -49,6 +52,8 @@ class Tokenizer:
 
     def _split(self, word: str) -> tuple[str, ...]:
         """Join neighbours in the order in which training joined them, until none can be joined."""
+        if word in self.words:
+            return (START + word,)
         symbols = _characters(word)
         while len(symbols) > 1:
             pairs = list(pairwise(symbols))
@@ -59,7 +64,8 @@ class Tokenizer:
         return tuple(symbols)
 
     def to_json(self) -> str:
-        return json.dumps({"alphabet": self.alphabet, "merges": self.merges}, ensure_ascii=False)
+        facts = {"alphabet": self.alphabet, "merges": self.merges, "words": sorted(self.words)}
+        return json.dumps(facts, ensure_ascii=False)
 
     def save(self, path: Path) -> None:
         write_atomically(path, lambda temporary: temporary.write_text(self.to_json() + "\n", encoding="utf-8"))
@@ -68,20 +74,24 @@ class Tokenizer:
     def load(cls, path: Path) -> "Tokenizer":
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            return cls(list(facts["alphabet"]), [(left, right) for left, right in facts["merges"]])
+            merges = [(left, right) for left, right in facts["merges"]]
+            return cls(list(facts["alphabet"]), merges, facts["words"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is missing or not a tokenizer of mjp aladin: {error}") from error
 
 
-def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
-    """Join the most frequent pair of neighbours again and again, up to `size` pieces or until no pair occurs twice."""
+def train_tokenizer(texts: Iterable[str], size: int, words: Iterable[str] = ()) -> Tokenizer:
+    """Join the most frequent pair of neighbours again and again, up to `size` pieces or until no pair occurs twice.
+
+    `words` come on top of these.
+    """
     counts = Counter(word for text in texts for word in words_of(text))
     letters = set(LETTERS).union(*counts)
     alphabet = sorted(letters | {START + letter for letter in letters})
-    words = {word: _characters(word) for word in counts}
+    spelt = {word: _characters(word) for word in counts}
     where: dict[Pair, set[str]] = defaultdict(set)
     total: Counter[Pair] = Counter()
-    for word, symbols in words.items():
+    for word, symbols in spelt.items():
         _count(symbols, word, counts[word], total, where)
     heap = [(-count, pair) for pair, count in total.items()]
     heapq.heapify(heap)
@@ -95,12 +105,12 @@ def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
         merges.append(pair)
         changed: set[Pair] = set()
         for word in sorted(where[pair]):
-            changed |= _count(words[word], word, -counts[word], total, where)
-            words[word] = _joined(words[word], pair)
-            changed |= _count(words[word], word, counts[word], total, where)
+            changed |= _count(spelt[word], word, -counts[word], total, where)
+            spelt[word] = _joined(spelt[word], pair)
+            changed |= _count(spelt[word], word, counts[word], total, where)
         for other in sorted(changed):
             heapq.heappush(heap, (-total[other], other))
-    return Tokenizer(alphabet, merges)
+    return Tokenizer(alphabet, merges, words)
 
 
 def _count(symbols: list[str], word: str, times: int, total: Counter[Pair], where: dict[Pair, set[str]]) -> set[Pair]:
