@@ -73,7 +73,8 @@ class Aladin(nn.Module):
         self.vision_facts = json.loads(json.dumps(vision))  # as config.json will hold them
         common: dict[str, Any] = {"heads": config.heads, "dropout": config.dropout}
         width, narrow = config.width, config.align_width
-        self.pieces, text_width = None, MiniLM.width
+        self.pieces: PieceTable | None = None
+        text_width = MiniLM.width
         if tokenizer is not None:
             text_width = config.word_width if config.text == "words" else width
             given = torch.zeros(len(tokenizer), text_width, dtype=torch.half) if config.text == "words" else None
