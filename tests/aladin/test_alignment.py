@@ -47,12 +47,7 @@ def test_the_quick_ways_are_the_same(mode: Mode, batch: tuple[Tensor, Tensor, Te
     """Tokens of length 1 that are not brought to it again; no padding; and with a gradient, which takes another way."""
     patches, patch_valid, words, word_valid = batch
     every = torch.ones_like(patch_valid)
-    ones = (
-        torch.nn.functional.normalize(patches, dim=-1),
-        every,
-        torch.nn.functional.normalize(words, dim=-1),
-        word_valid,
-    )
+    ones = normalize(patches, dim=-1), every, normalize(words, dim=-1), word_valid
     slow = by_loops(patches, every, words, word_valid, mode)
     torch.testing.assert_close(align(*ones, mode=mode, unit=True), slow)
     torch.testing.assert_close(align(patches.clone().requires_grad_(), *ones[1:], mode=mode).detach(), slow)
