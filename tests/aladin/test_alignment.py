@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from aladin.tiny import noise
 from mjp.aladin.alignment import Mode, align, best_patches
@@ -39,6 +40,17 @@ def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("mode", MODES)
 def test_it_is_its_definition(mode: Mode, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(align(*batch, mode=mode), by_loops(*batch, mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_quick_ways_are_the_same(mode: Mode, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    """Tokens of length 1 that are not brought to it again; no padding; and with a gradient, which takes another way."""
+    patches, patch_valid, words, word_valid = batch
+    every = torch.ones_like(patch_valid)
+    ones = normalize(patches, dim=-1), every, normalize(words, dim=-1), word_valid
+    slow = by_loops(patches, every, words, word_valid, mode)
+    torch.testing.assert_close(align(*ones, mode=mode, unit=True), slow)
+    torch.testing.assert_close(align(patches.clone().requires_grad_(), *ones[1:], mode=mode).detach(), slow)
 
 
 @pytest.mark.parametrize("mode", MODES)

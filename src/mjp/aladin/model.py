@@ -116,7 +116,8 @@ class Aladin(nn.Module):
 
     def alignment(self, pictures: Codes, texts: Codes) -> Tensor:
         """S^a (B, C)."""
-        return align(pictures.tokens, pictures.valid, texts.tokens, texts.valid, mode=self.config.alignment)
+        mode = self.config.alignment
+        return align(pictures.tokens, pictures.valid, texts.tokens, texts.valid, mode=mode, unit=True)
 
     @torch.no_grad()
     def codes(self, given: Tokens | Words) -> Codes:
