@@ -38,7 +38,6 @@ def test_a_long_text_is_cut() -> None:
 
 def test_only_training_hides_pieces() -> None:
     source = table(drop=1.0)
-    assert source.table is not None
     unknown = source.table.weight[1] + source.places[0]
     torch.testing.assert_close(source.train()(["dog"]).words[0, 0], unknown)
     assert not torch.equal(source.eval()(["dog"]).words[0, 0], unknown)

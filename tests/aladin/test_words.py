@@ -51,21 +51,21 @@ def test_a_word_that_no_caption_holds_lies_near_what_it_resembles() -> None:
     assert (vector("puppy") - vector("dog")).norm() < 0.2 * (vector("lorry") - vector("dog")).norm()
 
 
-def test_the_table_is_not_trained_and_needs_no_language_model_afterwards(
+def test_words_that_no_caption_holds_stay_and_no_language_model_is_needed_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "MiniLM", Spoken)
     backbone(tmp_path / "backbone")
-    config = settings(captioned_pictures(tmp_path / "data"), tmp_path, model={"text": "words"})
+    config = settings(captioned_pictures(tmp_path / "data"), tmp_path, model={"text": "words", "word_width": 2})
     folder = train(config)
     monkeypatch.setattr(build, "MiniLM", lambda: pytest.fail("the language model is asked again"))
     model = Aladin.load(folder)
     assert model.pieces is not None
-    assert model.pieces.given is not None
     source: Any = Spoken()
-    torch.testing.assert_close(model.pieces.given, word_vectors(model.pieces.tokenizer, source, 128))
-    assert model.encode_texts(["puppy"]).tokens.shape[1] == 1
-    student = train(
-        settings(config.data, tmp_path, out=tmp_path / "student", phase="distill", teacher=tmp_path / "run")
-    )
+    begun, table = word_vectors(model.pieces.tokenizer, source, 2), model.pieces.table.weight
+    unseen, seen = (model.pieces.tokenizer.encode(word)[0] for word in ("lorry", "sky"))
+    assert torch.equal(table[unseen], begun[unseen])
+    assert not torch.equal(table[seen], begun[seen])
+    taught = {"phase": "distill", "teacher": tmp_path / "run", "out": tmp_path / "student"}
+    student = train(settings(config.data, tmp_path, **taught))
     assert torch.equal(Aladin.load(student).encode_texts(["puppy"]).tokens, model.encode_texts(["puppy"]).tokens)

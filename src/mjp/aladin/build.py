@@ -33,7 +33,7 @@ def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
         tokenizer = word_tokenizer(texts, shape.vocabulary, source)
     model = Aladin(shape, vision.facts(), vision.width, tokenizer)
     if source is not None and model.pieces is not None and tokenizer is not None:
-        model.pieces.given = word_vectors(tokenizer, source, shape.word_width)
+        model.pieces.table.weight.data = word_vectors(tokenizer, source, shape.word_width)
     _set_scale(model, config)
     return model
 

@@ -21,8 +21,8 @@ class AladinConfig:
     image_size: int | None = None
     """Side of the input in pixels; without it the backbone's own."""
     text: Literal["words", "pieces", "minilm"] = "pieces"
-    """Where words come from: a table of words made with MiniLM (mjp[minilm]) when training begins, a table of pieces
-    trained on the captions alone, or MiniLM itself, which is then needed for every query."""
+    """Where words come from: a table of words that begins at what MiniLM (mjp[minilm]) says about them, a table of
+    pieces that begins anywhere, or MiniLM itself, frozen, which is then needed for every query."""
     vocabulary: int = 4096
     """Number of pieces that the captions give; the words of a table come on top."""
     word_width: int = 128
@@ -102,7 +102,7 @@ class AladinTraining:
     lr: float = 1e-3
     """Largest learning rate of AdamW."""
     weight_decay: float = 0.05
-    """None on biases and norms."""
+    """None on biases, norms and the table of words or pieces."""
     warmup_epochs: float = 1.0
     """Epochs of linear warm-up; a cosine follows."""
     clip_grad: float = 2.0

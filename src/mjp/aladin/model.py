@@ -77,8 +77,7 @@ class Aladin(nn.Module):
         text_width = MiniLM.width
         if tokenizer is not None:
             text_width = config.word_width if config.text == "words" else width
-            given = torch.zeros(len(tokenizer), text_width, dtype=torch.half) if config.text == "words" else None
-            self.pieces = PieceTable(tokenizer, text_width, drop=config.word_drop, given=given)
+            self.pieces = PieceTable(tokenizer, text_width, drop=config.word_drop)
         self.picture_encoder = Encoder(vision_width, width, layers=config.layers, **common)
         self.text_encoder = Encoder(text_width, width, layers=config.layers, **common)
         self.picture_align, self.text_align = nn.Linear(width, narrow), nn.Linear(width, narrow)
@@ -142,6 +141,10 @@ class Aladin(nn.Module):
     def encode_texts(self, texts: list[str]) -> Codes:
         with evaluating(self):
             return self.codes(self.words(texts))
+
+    def no_weight_decay(self) -> set[str]:
+        """For timm's optimizers: words that no caption holds would shrink beside the others."""
+        return {"pieces.table.weight"}
 
     # what is frozen, found when it is needed
 

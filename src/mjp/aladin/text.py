@@ -1,4 +1,4 @@
-"""Where words come from: a table of pieces, trained with the model or made with MiniLM, or MiniLM itself, frozen.
+"""Where words come from: a table of pieces, trained with the model, or MiniLM, frozen.
 
 All turn texts into `Words`: one token for the whole text, one per piece, and which pieces are real. What follows, the
 text encoder of the model, is the same for all. A text without any word is refused.
@@ -26,19 +26,15 @@ class Words(NamedTuple):
 
 
 class PieceTable(nn.Module):
-    """A vector per piece and per place, trained from nothing on the captions; or those of the pieces are given."""
+    """A vector per piece and per place, trained on the captions."""
 
-    given: Tensor | None
-
-    def __init__(self, tokenizer: Tokenizer, width: int, *, drop: float = 0.0, given: Tensor | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, width: int, *, drop: float = 0.0) -> None:
         super().__init__()
         self.tokenizer, self.width, self.drop = tokenizer, width, drop
-        self.table = nn.Embedding(len(tokenizer), width) if given is None else None
-        self.register_buffer("given", given)  # (V, D) half
+        self.table = nn.Embedding(len(tokenizer), width)
         self.places = nn.Parameter(torch.randn(LONGEST, width) * 0.02)
         self.cls = nn.Parameter(torch.randn(width) * 0.02)
-        if self.table is not None:
-            nn.init.normal_(self.table.weight, std=0.1)
+        nn.init.normal_(self.table.weight, std=0.1)
 
     def forward(self, texts: list[str]) -> Words:
         numbers, valid = padded([torch.tensor(self.tokenizer.encode(text)[:LONGEST]) for text in texts])
@@ -46,14 +42,8 @@ class PieceTable(nn.Module):
         if self.training and self.drop:  # some pieces become unknown, so that the unknown one learns to mean something
             hidden = torch.rand(numbers.shape, device=numbers.device) < self.drop
             numbers = numbers.masked_fill(hidden & valid, 1)
-        words = self._vectors(numbers) + self.places[: numbers.shape[1]]
+        words = self.table(numbers) + self.places[: numbers.shape[1]]
         return Words(self.cls.expand(len(texts), -1), words, valid)
-
-    def _vectors(self, numbers: Tensor) -> Tensor:
-        if self.table is not None:
-            return self.table(numbers)
-        assert self.given is not None
-        return self.given[numbers].to(self.places)
 
     def pieces(self, text: str) -> list[str]:
         """The pieces that the words of `forward` stand for, in their order."""

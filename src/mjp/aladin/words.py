@@ -1,9 +1,9 @@
-"""A table of word vectors for text that needs no language model when it is read.
+"""Where a table of words begins: at what a language model says about each of them.
 
-While a model is built, MiniLM (mjp[minilm]) is asked once for the vector of every word of its own vocabulary, of every
-word that occurs twice in the captions, and of the shorter pieces that any other word falls back to. Their principal
-directions are kept, in half precision, and are not trained: a word that no caption holds lies near the words it
-resembles, so the encoder that learned from those has an idea of it. Afterwards MiniLM is not needed.
+Before training MiniLM (mjp[minilm]) is asked once for the vector of every word of its own vocabulary, of every word that
+occurs twice in the captions, and of the shorter pieces that any other word falls back to; their principal directions are
+kept. A word that no caption holds stays there, near the words it resembles, so the encoder that learned from those has an
+idea of it. Afterwards MiniLM is not needed.
 """
 
 import re
@@ -16,6 +16,7 @@ from mjp.aladin.text import MiniLM
 from mjp.aladin.tokenizer import START, Tokenizer, train_tokenizer, words_of
 
 BATCH = 256
+DEVIATION = 0.5  # large beside what training adds: words that are trained do not leave the others behind
 
 
 def word_tokenizer(captions: list[str], pieces: int, source: MiniLM) -> Tokenizer:
@@ -27,7 +28,7 @@ def word_tokenizer(captions: list[str], pieces: int, source: MiniLM) -> Tokenize
 
 
 def word_vectors(tokenizer: Tokenizer, source: MiniLM, width: int) -> Tensor:
-    """(V, width) half: what MiniLM says about each piece alone, in its principal directions; mean 0, deviation .1.
+    """(V, width): what MiniLM says about each piece alone, in its principal directions around the mean.
 
     Padding and the unknown piece are zero, the mean of all.
     """
@@ -36,4 +37,4 @@ def word_vectors(tokenizer: Tokenizer, source: MiniLM, width: int) -> Tensor:
     found = found - found.mean(0)
     directions = torch.linalg.eigh(found.T @ found).eigenvectors.flip(1)[:, :width]  # (384, width), largest first
     vectors = found @ directions
-    return torch.cat([vectors.new_zeros(2, width), 0.1 * vectors / vectors.std()]).half()
+    return torch.cat([vectors.new_zeros(2, width), DEVIATION * vectors / vectors.std()]).float()
