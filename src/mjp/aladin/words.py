@@ -1,9 +1,9 @@
 """Where a table of words begins: at what a language model says about each of them.
 
-Before training MiniLM (mjp[minilm]) is asked once for the vector of every word of its own vocabulary, of every word that
-occurs twice in the captions, and of the shorter pieces that any other word falls back to; their principal directions are
-kept. A word that no caption holds stays there, near the words it resembles, so the encoder that learned from those has an
-idea of it. Afterwards MiniLM is not needed.
+Before training MiniLM (mjp[minilm]) is asked once for the vector of every word of its own vocabulary, of every word
+that occurs twice in the captions, and of the shorter pieces that any other word falls back to; their principal
+directions are kept. A word that no caption holds stays there, near the words it resembles, so the encoder that learned
+from those has an idea of it. Afterwards MiniLM is not needed.
 """
 
 import re
