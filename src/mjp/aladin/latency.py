@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 from tqdm import tqdm
 
+from mjp.aladin.alignment import align
 from mjp.aladin.index import LARGEST, Index, IndexFacts, open_index
 from mjp.aladin.intake import Encoder
 from mjp.aladin.model import Aladin, Codes
@@ -80,7 +82,7 @@ def measure(index: Index, model: Aladin, *, repeats: int, rerank: int) -> dict[s
     if len(index) <= IN_MEMORY:
         held = Codes(*(tensor.to(model.log_scale.device) for tensor in index.codes(everything)))
         with torch.no_grad():
-            times["exhaustive_in_memory"] = _timed(lambda n: model.alignment(held, read[n]), slow)
+            times["exhaustive_in_memory"] = _timed(lambda n: _best_case(model, held, read[n]), slow)
     middle = {name: value["p50"] for name, value in times.items()}
     best = middle.get("exhaustive_in_memory", middle["exhaustive"])
     return {
@@ -88,6 +90,12 @@ def measure(index: Index, model: Aladin, *, repeats: int, rerank: int) -> dict[s
         "milliseconds": times,
         "ratios": {f"exhaustive_over_{name}": value for name, value in zip(RATIOS, _ratios(middle, best), strict=True)},
     }
+
+
+def _best_case(model: Aladin, held: Codes, query: Codes) -> Tensor:
+    """The alignment score of every picture, without making sure that tokens have length 1."""
+    mode = model.config.alignment
+    return align(held.tokens, held.valid, query.tokens, query.valid, mode=mode, unit=True)
 
 
 def _ratios(middle: dict[str, float], best: float) -> tuple[float, float, float]:

@@ -115,8 +115,7 @@ class Aladin(nn.Module):
 
     def alignment(self, pictures: Codes, texts: Codes) -> Tensor:
         """S^a (B, C)."""
-        mode = self.config.alignment
-        return align(pictures.tokens, pictures.valid, texts.tokens, texts.valid, mode=mode, unit=True)
+        return align(pictures.tokens, pictures.valid, texts.tokens, texts.valid, mode=self.config.alignment)
 
     @torch.no_grad()
     def codes(self, given: Tokens | Words) -> Codes:
