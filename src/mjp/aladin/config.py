@@ -71,6 +71,8 @@ class AladinTraining:
     """Folder of the run; by default out/aladin-PHASE. A run found there is continued."""
     teacher: Path = Path("out/aladin-align")
     """Run or model whose alignment head teaches; for distill."""
+    guide: Path | None = None
+    """Run or model whose alignment scores teach the alignment head, beside the true pairs; for align."""
     cache: Path = Path("out/aladin-features")
     """Folder for tokens on disk; several runs share it."""
     resume: Path | None = None
@@ -85,7 +87,7 @@ class AladinTraining:
     hard_warmup: float = 2.0
     """Epochs over which the triplet losses go from the mean of all negatives to the hardest."""
     teacher_scale: float | None = None
-    """T of the distillation; without it the one that makes the teacher's softmax most likely on dev pairs."""
+    """T of the distillation or of the guide; without it the one that makes their softmax most likely on dev pairs."""
     student_scale: float = 20.0
     """τ of the distillation and of InfoNCE at the start."""
     learn_scale: bool = True
@@ -138,6 +140,8 @@ class AladinTraining:
         for name in ("lr", "weight_decay", "warmup_epochs", "clip_grad", "margin", "hard_warmup", "student_scale"):
             number("--" + name.replace("_", "-"), getattr(self, name), least=0)
         number("--ema", self.ema, least=0, most=1)
+        if self.guide is not None and self.phase != "align":
+            raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
         if self.batch_size < 2:
             raise InputError("--batch-size must be at least 2: a picture needs another one to be told from")
 
@@ -164,7 +168,7 @@ def config_from(values: dict[str, Any]) -> AladinTraining:
         unknown = sorted(set(given) - {f.name for f in fields(kind)})
         if unknown:
             raise InputError(f"unknown field {', '.join(unknown)}: mjp aladin train --help lists all")
-    for name in ("data", "pictures", "out", "teacher", "cache", "resume"):
+    for name in ("data", "pictures", "out", "teacher", "guide", "cache", "resume"):
         if values.get(name) is not None:
             values[name] = Path(values[name])
     try:

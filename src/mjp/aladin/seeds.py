@@ -90,8 +90,10 @@ def _config(folder: Path) -> dict[str, Any] | None:
 
 def _family(config: dict[str, Any]) -> str:
     kept = {name: value for name, value in config.items() if name not in ASIDE}
-    teacher = kept.pop("teacher", None)
-    if config["phase"] == "distill" and teacher is not None:
-        own = _config(Path(teacher))
-        kept["teacher"] = teacher if own is None else _family(own)
+    if config["phase"] != "distill":
+        kept.pop("teacher", None)  # it has none
+    for name in ("teacher", "guide"):
+        if kept.get(name) is not None:
+            own = _config(Path(kept[name]))
+            kept[name] = kept[name] if own is None else _family(own)
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -23,7 +23,8 @@ from mjp.aladin.build import fresh_model, learning_rate, student_of_teacher
 from mjp.aladin.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.corpus import Corpus, TeacherTokens, encode_corpus, on
 from mjp.aladin.data import in_split, load_captions
-from mjp.aladin.losses import calibrated_scale, infonce, listnet, triplet
+from mjp.aladin.guide import Guide, calibrate
+from mjp.aladin.losses import infonce, listnet, triplet
 from mjp.aladin.metrics import ranks, recall
 from mjp.aladin.model import Aladin, Encoded
 from mjp.errors import InputError
@@ -35,7 +36,6 @@ from mjp.training.log import Log, draw_curve
 from mjp.training.order import SAMPLE, STEP, derive_seed, epoch_order
 
 LARGEST_SCALE = 100.0
-CALIBRATION_BLOCKS = 4
 
 
 def train(config: AladinTraining) -> Path:
@@ -67,6 +67,7 @@ class AladinRun:
             )
         self.teacher_scale = config.teacher_scale
         self.frozen: TeacherTokens | None = None
+        self.guide = None if config.guide is None else Guide(config, *splits, self.device)
         if config.phase == "distill":
             self.frozen = TeacherTokens(self.model, self.corpus)
             self._calibrate()
@@ -136,7 +137,8 @@ class AladinRun:
         captions = self._draw_captions(numbers, generator)
         same = self.corpus.same(numbers, captions).to(self.device)
         pictures, texts = self._encoded(numbers, views, captions)
-        parts = self._losses(pictures, texts, same)
+        guided = None if self.guide is None else self.guide.scores(numbers, views, captions)
+        parts = self._losses(pictures, texts, same, guided)
         loss = torch.stack(list(parts.values())).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -163,7 +165,9 @@ class AladinRun:
         tokens, words = self.corpus.tokens(numbers, views), self.corpus.words(self.model, captions)
         return self.model.encode_tokens(on(self.device, tokens)), self.model.encode_words(on(self.device, words))
 
-    def _losses(self, pictures: Encoded, texts: Encoded, same: Tensor) -> dict[str, Tensor]:
+    def _losses(
+        self, pictures: Encoded, texts: Encoded, same: Tensor, guided: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """The parts of the loss. A frozen alignment head does not learn; none learns from its student."""
         config, model = self.config, self.model
         hinge = {"margin": config.margin, "hardness": min(1.0, self.step / max(1, self._steps(config.hard_warmup)))}
@@ -177,6 +181,8 @@ class AladinRun:
                 if config.align_objective == "triplet"
                 else infonce(model.log_align_scale.exp() * aligned, same)
             )
+        if guided is not None:
+            parts["guide"] = listnet(model.log_align_scale.exp() * aligned, guided)
         if config.phase == "align":
             return parts
         matched = model.vectors(pictures, text=False) @ model.vectors(texts, text=True).T
@@ -195,22 +201,10 @@ class AladinRun:
             patches, words = model.aligned(pictures, text=False), model.aligned(texts, text=True)
             return align(patches, pictures.valid, words, texts.valid, mode=model.config.alignment)
 
-    @torch.no_grad()
     def _calibrate(self) -> None:
-        """Set T by the dev pairs, in blocks of the size of a step."""
-        if self.config.teacher_scale is not None:
-            return
-        blocks, size = [], min(self.config.batch_size, len(self.dev.items))
-        self.model.eval()
-        for start in range(0, min(CALIBRATION_BLOCKS * size, len(self.dev.items) - size + 1), size):
-            numbers = list(range(start, start + size))
-            captions = [self.dev.first[n] for n in numbers]
-            tokens, words = self.dev.tokens(numbers), self.dev.words(self.model, captions)
-            scores = self.model.alignment(
-                self.model.codes(on(self.device, tokens)), self.model.codes(on(self.device, words))
-            )
-            blocks.append((scores, self.dev.same(numbers, captions).to(self.device)))
-        self.teacher_scale = calibrated_scale(blocks)
+        """Set T, unless it is given."""
+        if self.config.teacher_scale is None:
+            self.teacher_scale = calibrate(self.model, self.dev, self.config.batch_size)
 
     def _draw_captions(self, numbers: list[int], generator: torch.Generator) -> list[int]:
         """Some captions of every picture, drawn without replacement."""
@@ -244,6 +238,11 @@ class AladinRun:
     def _steps(self, epochs: float) -> int:
         return round(epochs * self.steps_per_epoch)
 
+    def _teacher(self) -> str | None:
+        """The hash of whoever teaches."""
+        tokens = self.frozen if self.guide is None else self.guide.tokens
+        return None if tokens is None else tokens.teacher
+
     def save(self) -> Path:
         """Write a checkpoint."""
         state = {
@@ -253,16 +252,15 @@ class AladinRun:
             "step": self.step,
             "sums": self.sums,
             "teacher_scale": self.teacher_scale,
-            "teacher": None if self.frozen is None else self.frozen.teacher,
+            "teacher": self._teacher(),
         }
         return save_checkpoint(self.folder / "checkpoints", state)
 
     def _restore(self, path: Path) -> None:
         state = load_checkpoint(path)
-        if self.frozen is not None and state.get("teacher") != self.frozen.teacher:
-            raise InputError(
-                f"{path} had another teacher than {self.config.teacher}: give it that one, or another --out"
-            )
+        if state.get("teacher") != self._teacher():
+            given = self.config.guide or self.config.teacher
+            raise InputError(f"{path} had another teacher than {given}: give it that one, or another --out")
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
