@@ -32,7 +32,7 @@ def decibels(found: Reconstruction, original: Tensor) -> float:
 
 def shuffled(secret: Secret) -> Tensor:
     """x̃ in [0, 1]."""
-    return Secret(pictures(), secret.labels, secret.plan).shuffled[0]
+    return replace(secret, images=pictures()).shuffled[0]
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float64, 100), (torch.float32, 50)])
@@ -94,13 +94,13 @@ def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
     view = View(update, network, prior())
     off = _off(view, 17)
     mixing = off(view.weight @ _row_space(view.projection, 16).T)
-    assert torch.equal(_mask(view, mixing, off), secret.plan.mask[0])
+    assert torch.equal(_mask(view, mixing, off), secret.mask[0])
     assert attack("span", network, update).facts["masked"] == 4
 
 
 def test_subspace_is_exact_for_one_masked_patch() -> None:
     network, update, secret = send(tiny(), "mjp:0.0625")
-    assert int(secret.plan.mask.sum()) == 1
+    assert int(secret.mask.sum()) == 1
     assert decibels(attack("subspace", network, update), pictures()[0]) > 100
 
 
@@ -112,7 +112,7 @@ def test_subspace_misses_nothing_but_differences_of_masked_patches(ratio: float,
     network, update, secret = send(model, f"mjp:{ratio}")
     assert update.facts.localize_weight == weight
     view = View(update, network, prior())
-    mask = secret.plan.mask[0]
+    mask = secret.mask[0]
     assert torch.equal(view.mask, mask)
     found = unclipped("subspace", view)
     true = view.patches(shuffled(secret))

@@ -12,6 +12,7 @@ dp:σ            DP-SGD through Opacus: every picture's gradient is clipped to n
 prune:p         in every tensor the share p with the smallest magnitudes is set to zero
 bf16            rounded to bfloat16
 batch:B         a gradient of B pictures
+fedavg:K        K local steps of SGD at learning rate 0.1, each with a jigsaw of its own; the weights leave, not a gradient
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,10 @@ from mjp.errors import InputError
 from mjp.method.config import MJPConfig, variant
 
 CLIP = 1.0
-GRAMMAR = "none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16, batch:B"
+LEARNING_RATE = 0.1  # of FedAvg's local steps; the server knows it
+GRAMMAR = (
+    "none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16, batch:B, fedavg:K"
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Defence:
     prune: float = 0.0
     bf16: bool = False
     batch: int = 1
+    steps: int = 0  # FedAvg's; 0: the gradient itself leaves
     text: str = "none"
 
     def config(self, known: MJPConfig) -> MJPConfig:
@@ -82,7 +87,7 @@ def _number(part: str, value: str, name: str) -> float:
         number = float(value)
     except ValueError:
         number = float("nan")
-    if not low <= number <= high or (name == "batch" and number != int(number)):
+    if not low <= number <= high or (name in ("batch", "fedavg") and number != int(number)):
         raise InputError(f"defence {part!r}: write {name}:NUMBER with a number from {low:g} to {high:g}")
     return number
 
@@ -92,6 +97,7 @@ _RANGES = {
     **dict.fromkeys(("noise", "dp"), (0.0, 1e6)),
     "prune": (0.0, 1.0),
     "batch": (1.0, 4096.0),
+    "fedavg": (1.0, 1000.0),
 }
 _PARTS: dict[str, Any] = {
     "none": lambda _: {},
@@ -106,6 +112,7 @@ _PARTS: dict[str, Any] = {
     "prune": lambda x: {"prune": x},
     "bf16": lambda _: {"bf16": True},
     "batch": lambda x: {"batch": int(x)},
+    "fedavg": lambda x: {"steps": int(x)},
 }
 
 

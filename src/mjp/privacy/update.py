@@ -51,6 +51,8 @@ class Facts:
             raise InputError(f"defence of the update must be its text, not {self.defence!r}")
         if self.kind == "fedavg" and not self.lr > 0:
             raise InputError("a FedAvg update needs the learning rate of its local steps: lr above 0")
+        if self.kind == "gradient" and self.steps != 1:
+            raise InputError("several local steps make weights, not a gradient: state kind fedavg, or one step")
 
 
 @dataclass(frozen=True)

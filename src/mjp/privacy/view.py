@@ -63,9 +63,8 @@ class View:
             raise Refused(f"the attacks know timm's ViT and DeiT, not {type(model.model).__name__}")
         self.model, self.facts, self.prior = model, update.facts, prior
         self.effort = effort or Effort()
-        # relative error of the update's numbers that their format alone explains
-        self.resolution = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
         self.gradients = {name: g.double() for name, g in gradients_of(update, model).items()}
+        self.resolution = self._resolution(update)
         self.vit: Any = model.model
         rows, columns = (s // c for s, c in zip(self.facts.size, self.patch, strict=True))
         if (rows, columns) != tuple(self.vit.patch_embed.grid_size):
@@ -96,6 +95,15 @@ class View:
             ),
             "no_norm": lambda: isinstance(block.norm1, torch.nn.Identity),
         }[need]()
+
+    def _resolution(self, update: Update) -> float:
+        """Relative error of the gradients that the number format alone explains; in weights they are small changes."""
+        format_ = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
+        if self.facts.kind == "gradient":
+            return format_
+        weights = torch.stack([tensor.double().norm() for tensor in update.tensors.values()]).norm()
+        moved = torch.stack([gradient.norm() for gradient in self.gradients.values()]).norm()
+        return min(1.0, format_ * float(weights / (moved * self.facts.steps * self.facts.lr)))
 
     @property
     def patch(self) -> tuple[int, int]:
