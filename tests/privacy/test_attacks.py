@@ -15,7 +15,7 @@ from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
 from mjp.privacy.attacks.span import _mask, _off, _row_space
-from mjp.privacy.check import recover_labels
+from mjp.privacy.check import match, recover_labels
 from mjp.privacy.defences import parse
 from mjp.privacy.metrics import psnr
 from mjp.privacy.update import Update
@@ -55,6 +55,17 @@ def test_direct_sees_a_jigsaw_without_masks_as_it_is() -> None:
     assert decibels(found, pictures()[0]) < 25
 
 
+@pytest.mark.parametrize("defence", ["fedavg:1", "fedavg:5"])
+def test_local_steps_on_one_picture_hide_nothing(defence: str) -> None:
+    """Every step has the same patches: the sum of the gradients is one system for them."""
+    network, update, _ = send(tiny(), defence)
+    assert update.facts.kind == "fedavg"
+    found = attack("direct", network, update)
+    assert decibels(found, pictures()[0]) > 100
+    assert match(View(update, network, prior()), found.pictures) > 0.999
+    assert match(View(update, network, prior()), pictures(start=5)) < 0.9
+
+
 @pytest.mark.parametrize(
     ("name", "defence", "changes", "reason"),
     [
@@ -66,6 +77,7 @@ def test_direct_sees_a_jigsaw_without_masks_as_it_is() -> None:
         ("span", "none", {"patch_size": 4}, "nothing is left"),
         ("subspace", "none", {}, "no E_unk"),
         ("subspace", "mjp:0", {}, "nothing was masked"),
+        ("subspace", "mjp:0.5+fedavg:2", {}, "several local steps"),
         ("subspace", "mjp:0.5+frozen-pe", {}, "lacks the gradient of pos_embed"),
         ("april", "none", {}, "has a LayerNorm"),
         ("jigsaw", "none", {}, "shuffles nothing"),

@@ -44,7 +44,8 @@ def test_defences_combine_in_any_order() -> None:
     assert parse(turned) == Defence("withheld", "mjp", 0.27, prune=0.5, bf16=True, batch=8, text=turned)
 
 
-SENSELESS = " mpj:0.1 bf16+ mjp mjp: mjp:x mjp:1.1 mjp:-0.1 prune:2 noise:inf batch:0 batch:1.5 batch:nan fedavg fedavg:0 fedavg:1.5 bf16:3"
+SENSELESS = " mpj:0.1 bf16+ mjp mjp: mjp:x mjp:1.1 mjp:-0.1 prune:2 noise:inf batch:0 batch:1.5 batch:nan bf16:3"
+SENSELESS += " fedavg fedavg:0 fedavg:1.5"
 TWICE = "mjp:0.1+mjp:0.2 jp:0.1+mjp:0.1 bf16+bf16 frozen-pe+withheld-pe no-pe+frozen-pe no-pe+mjp:0.1"
 
 

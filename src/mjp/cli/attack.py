@@ -5,7 +5,7 @@ else. Or audit an update from elsewhere (Flower, PySyft, own code): --gradients 
 {parameter name: gradient}, with its facts in update.json or as options.
 
 Defences combine with +: none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16,
-batch:B, fedavg:K (weights after K local steps). Attacks: direct, span, subspace, jigsaw, april, matching, matching-blind.
+batch:B, fedavg:K (K local steps). Attacks: direct, span, subspace, jigsaw, april, matching, matching-blind.
 
 Example: mjp attack --model timm:deit_small_patch16_224 photo.jpg
 """

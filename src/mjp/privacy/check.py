@@ -1,7 +1,7 @@
 """What an attacker can check alone: which labels an update tells, and whether a reconstruction explains the update.
 
 Labels   for cross entropy ∂L/∂(bias of the classifier) = mean over the batch of (softmax − one-hot): the classes that
-         were there have the most negative entries.
+         were there have the most negative entries, and only such a class can have a negative one.
 Match    the gradient of a reconstruction, computed with the public model, must point where the update points.
 """
 
@@ -29,12 +29,15 @@ def recover_labels(view: View) -> Tensor:
         if view.facts.batch > 1:
             raise Refused("without the gradient of head.bias the labels of several pictures cannot be told apart")
         return (rows @ rows.sum(0) - rows.square().sum(1)).argmin().unsqueeze(0)
+    gradient = view.gradients["head.bias"]
+    present = gradient.argsort()[: min(view.facts.batch, max(1, int((gradient < 0).sum())))]
     with torch.no_grad():
         guess = normalised(view, view.prior.mean.unsqueeze(0))
         expected = view.model.eval()(guess.to(next(view.model.parameters()))).double().softmax(1)[0]
-    left = view.facts.batch * (expected - view.gradients["head.bias"])  # about how often each class was there
-    labels = []
-    for _ in range(view.facts.batch):
+    left = view.facts.batch * (expected - gradient)  # about how often each class was there
+    left[present] -= 1
+    labels = list(present)
+    while len(labels) < view.facts.batch:
         labels.append(left.argmax())
         left[labels[-1]] -= 1
     return torch.stack(labels)

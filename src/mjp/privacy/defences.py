@@ -12,7 +12,7 @@ dp:σ            DP-SGD through Opacus: every picture's gradient is clipped to n
 prune:p         in every tensor the share p with the smallest magnitudes is set to zero
 bf16            rounded to bfloat16
 batch:B         a gradient of B pictures
-fedavg:K        K local steps of SGD at learning rate 0.1, each with a jigsaw of its own; the weights leave, not a gradient
+fedavg:K        the weights after K local steps of SGD at learning rate 0.1, each step with a jigsaw of its own
 """
 
 from dataclasses import dataclass, replace

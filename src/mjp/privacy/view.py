@@ -4,6 +4,7 @@ Notation, for one picture and a ViT: X (N, P) its patches as rows of P = 3·p·p
 projection; E (N, D) the position table; G (N, D) = ∂L/∂(tokens of the patches), whose unmasked rows are ∂L/∂E.
 """
 
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from mjp.privacy.update import Update, gradients_of, plain_name
 # what an attack may need → why it cannot do without
 NEEDS = {
     "one": "it takes the gradient of one picture apart",
+    "step": "it takes the mask of one step apart",
     "projection": "the gradient of the patch projection holds the pixels",
     "positions": "the gradient of the position table says how the patches are mixed",
     "values": "the public values of the position table tell the patches apart",
@@ -85,6 +87,7 @@ class View:
         block = self.vit.blocks[0]
         return {
             "one": lambda: self.facts.batch == 1,
+            "step": lambda: self.facts.steps == 1,
             "projection": lambda: "patch_embed.proj.weight" in self.gradients,
             "positions": lambda: "pos_embed" in self.gradients,
             "values": lambda: self.vit.pos_embed is not None and bool(self.table.any()),
@@ -154,14 +157,23 @@ class View:
         return self.gradients.get("unknown", self.table.new_zeros(self.table.shape[1]))
 
     def _dal_gradient(self, mask: Tensor) -> Tensor:
-        """∂DAL/∂E (N, D), computed from public weights and the public mask."""
-        parameter = next(p for name, p in self.model.named_parameters() if plain_name(name) == "pos_embed")
-        table = self.model.adapter.table(self.vit, None, self.model._own_table())
-        dal = self.model._localize(table, mask.unsqueeze(0), self.grid)
-        if dal is None:
-            return torch.zeros_like(self.table)
-        (gradient,) = torch.autograd.grad(dal, parameter, materialize_grads=True)
-        return gradient[0, -len(self.table) :].double()
+        """∂DAL/∂E (N, D), computed from public weights and the public mask.
+
+        FedAvg: the mean over the local steps, taken as equally long and straight.
+        """
+        model, total = copy.deepcopy(self.model), torch.zeros_like(self.table)
+        parameters = {plain_name(name): p for name, p in model.named_parameters()}
+        for _ in range(self.facts.steps):
+            table = model.adapter.table(model.model, None, model._own_table())
+            dal = model._localize(table, mask.unsqueeze(0), self.grid)
+            if dal is None:
+                return total
+            (gradient,) = torch.autograd.grad(dal, parameters["pos_embed"], materialize_grads=True)
+            total += gradient[0, -len(self.table) :].double() / self.facts.steps
+            with torch.no_grad():
+                for name, mean in self.gradients.items():
+                    parameters[name].sub_(self.facts.lr * mean.to(parameters[name]))
+        return total
 
     def picture(self, patches: Tensor) -> Tensor:
         """(N, P) normalised patches → (3, H, W) in [0, 1] pixels, not clipped."""
@@ -188,6 +200,7 @@ class View:
 
 _ABSENT = {
     "one": "the update is of {batch} pictures",
+    "step": "the update is of several local steps with a jigsaw each",
     "projection": "the update lacks the gradient of patch_embed.proj.weight",
     "positions": "the update lacks the gradient of pos_embed (frozen, withheld, or the model has none)",
     "values": "the model has no position embeddings",
