@@ -11,6 +11,7 @@ from torch import Tensor
 
 import mjp.privacy.attacks as room
 from clients import attack, pictures, prior, send, tiny
+from mjp.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
@@ -72,6 +73,7 @@ def test_local_steps_on_one_picture_hide_nothing(defence: str) -> None:
         ("direct", "withheld-pe", {}, "lacks the gradient of pos_embed"),
         ("direct", "no-pe", {}, "lacks the gradient of pos_embed"),
         ("direct", "none", {"patch_size": 2}, "no unique solution"),
+        ("direct", "batch:65", {}, "65 pictures"),
         ("span", "batch:2", {}, "2 pictures"),
         ("span", "no-pe", {}, "no position embeddings"),
         ("span", "none", {"patch_size": 4}, "nothing is left"),
@@ -200,6 +202,23 @@ def test_a_new_file_is_a_new_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         attacks.cache_clear()
         sys.modules.pop(f"{room.__name__}.grey", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "zero"),
+    [("direct", "patch_embed.proj.weight"), ("direct", "pos_embed"), ("span", "blocks.0.attn.qkv.weight")],
+)
+def test_a_gradient_of_zeros_tells_nothing(name: str, zero: str) -> None:
+    network, update, _ = send(tiny())
+    tensors = {k: torch.zeros_like(g) if k.endswith(zero) else g for k, g in update.tensors.items()}
+    with pytest.raises(Refused, match="zero"):
+        attack(name, network, Update(tensors, update.facts))
+
+
+def test_a_defence_that_means_nothing_is_refused() -> None:
+    network, update, _ = send(tiny())
+    with pytest.raises(InputError, match="unknown defence 'hope'"):
+        View(Update(update.tensors, replace(update.facts, defence="hope")), network, prior())
 
 
 def test_an_attack_sees_only_the_size_that_fits_the_model() -> None:

@@ -54,6 +54,7 @@ BAD: dict[str, tuple[Callable[[dict[str, Tensor]], dict[str, Tensor]], str]] = {
     "zero": (lambda tensors: {name: torch.zeros_like(g) for name, g in tensors.items()}, "zero"),
     "integer": (_put(HEAD, lambda g: g.long()), "int64"),
     "empty": (lambda _: {}, "no tensors"),
+    "twice": (lambda tensors: {**tensors, "head.bias": tensors[HEAD]}, "twice"),
 }
 
 
@@ -91,12 +92,14 @@ WRONG_FACTS: list[Any] = [
     {"size": ["32", "32"]},
     {"mean": ["a", "b", "c"]},
     {"mean": [0.5]},
+    {"mean": [0.5], "std": [0.5]},
     {"mean": [float("nan"), 0.5, 0.5]},
     {"std": [0.2, 0.2, 0.0]},
     {"localize_weight": "much"},
     {"defence": 3},
     {"kind": "fedavg"},
     {"steps": 4},
+    {"kind": "fedavg", "steps": 10**7, "lr": 0.1},
     {"steps": 4, "lr": 0.1},
     {"kind": "fedavg", "lr": "0.1"},
 ]
@@ -125,6 +128,12 @@ def test_one_step_of_fedavg_is_the_gradient() -> None:
     assert found.keys() == plain.keys()
     for name, gradient in plain.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_eight_bit_floats_are_read() -> None:
+    network, update, _ = send(tiny())
+    small = {name: (64 * g).to(torch.float8_e4m3fn) for name, g in update.tensors.items()}
+    assert all(g.dtype == torch.float32 for g in gradients_of(Update(small, update.facts), network).values())
 
 
 def test_nothing_secret_is_in_an_update(tmp_path: Path) -> None:

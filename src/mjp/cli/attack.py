@@ -191,19 +191,25 @@ def _line(found: "Finding") -> str:
 
 
 def _verdict(found: "Finding") -> str:
+    from mjp.privacy.check import CONVINCING
+
     if found.refused:
         return f"refuses: {found.refused}"
     match = found.facts.get("match")
     if match is None:
         return f"a picture that cannot be checked (no gradient of the classifier), {found.seconds:.1f} s"
-    if match > 0.97:
+    if match > CONVINCING:
         return f"a picture that explains the update (match {match:.4f}), {found.seconds:.1f} s"
     return f"nothing that explains the update (match {match:.2f}): not a reconstruction, {found.seconds:.1f} s"
 
 
 def _match_text(found: "Finding") -> str:
+    from mjp.privacy.check import CONVINCING
+
     match = found.facts.get("match")
-    return "refused" if found.refused else "unchecked" if match is None else f"match {match:.3f}"
+    if found.refused or match is None:
+        return "refused" if found.refused else "unchecked"
+    return f"match {match:.3f}" if match > CONVINCING else f"no reconstruction, match {match:.2f}"
 
 
 def _tile(found: "Finding", like: "Tensor") -> "Tensor":

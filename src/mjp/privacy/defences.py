@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mjp.errors import InputError
 from mjp.method.config import MJPConfig, variant
+from mjp.privacy.update import MOST_STEPS
 
 CLIP = 1.0
 LEARNING_RATE = 0.1  # of FedAvg's local steps; the server knows it
@@ -97,7 +98,7 @@ _RANGES = {
     **dict.fromkeys(("noise", "dp"), (0.0, 1e6)),
     "prune": (0.0, 1.0),
     "batch": (1.0, 4096.0),
-    "fedavg": (1.0, 1000.0),
+    "fedavg": (1.0, float(MOST_STEPS)),
 }
 _PARTS: dict[str, Any] = {
     "none": lambda _: {},

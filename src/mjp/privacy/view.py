@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mjp.errors import InputError
 from mjp.method.model import MJP
+from mjp.privacy.defences import parse
 from mjp.privacy.prior import Prior
 from mjp.privacy.update import Update, gradients_of, plain_name
 
@@ -42,10 +43,10 @@ class Effort:
 
     steps: int = 200
     restarts: int = 1
-    lr: float = 0.05
+    lr: float = 0.02
     objective: Literal["cosine", "l2"] = "cosine"
-    tv: float = 1e-3
-    edges: float = 1e-2
+    tv: float = 0.2
+    edges: float = 1.0
     seed: int = 0
 
 
@@ -63,6 +64,7 @@ class View:
     def __init__(self, update: Update, model: MJP, prior: Prior, effort: Effort | None = None) -> None:
         if not isinstance(model.model, VisionTransformer):
             raise Refused(f"the attacks know timm's ViT and DeiT, not {type(model.model).__name__}")
+        parse(update.facts.defence)  # a text that means nothing is refused here, not by some attack
         self.model, self.facts, self.prior = model, update.facts, prior
         self.effort = effort or Effort()
         self.gradients = {name: g.double() for name, g in gradients_of(update, model).items()}
@@ -88,16 +90,19 @@ class View:
         return {
             "one": lambda: self.facts.batch == 1,
             "step": lambda: self.facts.steps == 1,
-            "projection": lambda: "patch_embed.proj.weight" in self.gradients,
-            "positions": lambda: "pos_embed" in self.gradients,
+            "projection": lambda: self._tells("patch_embed.proj.weight"),
+            "positions": lambda: self._tells("pos_embed"),
             "values": lambda: self.vit.pos_embed is not None and bool(self.table.any()),
-            "qkv": lambda: "blocks.0.attn.qkv.weight" in self.gradients,
+            "qkv": lambda: self._tells("blocks.0.attn.qkv.weight"),
             "unknown": lambda: self.model.unknown is not None,
             "norm": lambda: (
                 isinstance(block.norm1, torch.nn.LayerNorm) and isinstance(self.vit.norm_pre, torch.nn.Identity)
             ),
             "no_norm": lambda: isinstance(block.norm1, torch.nn.Identity),
         }[need]()
+
+    def _tells(self, name: str) -> bool:
+        return name in self.gradients and bool(self.gradients[name].any())
 
     def _resolution(self, update: Update) -> float:
         """Relative error of the gradients that the number format alone explains; in weights they are small changes."""
@@ -201,10 +206,10 @@ class View:
 _ABSENT = {
     "one": "the update is of {batch} pictures",
     "step": "the update is of several local steps with a jigsaw each",
-    "projection": "the update lacks the gradient of patch_embed.proj.weight",
-    "positions": "the update lacks the gradient of pos_embed (frozen, withheld, or the model has none)",
+    "projection": "the update lacks the gradient of patch_embed.proj.weight, or it is zero",
+    "positions": "the update lacks the gradient of pos_embed (frozen, withheld, zero, or the model has none)",
     "values": "the model has no position embeddings",
-    "qkv": "the update lacks the gradient of blocks.0.attn.qkv.weight",
+    "qkv": "the update lacks the gradient of blocks.0.attn.qkv.weight, or it is zero",
     "unknown": "the model has no E_unk",
     "norm": "the first block of this model has no LayerNorm",
     "no_norm": "the first block of this model has a LayerNorm",
