@@ -94,10 +94,10 @@ def test_refusals_say_why(name: str, defence: str, changes: dict[str, Any], reas
 @pytest.mark.parametrize("random_norm", [False, True])
 @pytest.mark.parametrize("defence", ["withheld-pe", "frozen-pe"])
 def test_span_needs_no_position_gradient(defence: str, random_norm: bool) -> None:
-    model = tiny()
+    model, generator = tiny(), torch.Generator().manual_seed(0)
     if random_norm:
-        model.get_parameter("model.blocks.0.norm1.weight").data.normal_(1, 0.2)
-        model.get_parameter("model.blocks.0.norm1.bias").data.normal_(std=0.2)
+        model.get_parameter("model.blocks.0.norm1.weight").data.normal_(1, 0.2, generator=generator)
+        model.get_parameter("model.blocks.0.norm1.bias").data.normal_(std=0.2, generator=generator)
     network, update, _ = send(model, defence)
     assert "model.pos_embed" not in update.tensors
     assert decibels(attack("span", network, update), pictures()[0]) > 100
