@@ -11,11 +11,12 @@ from torch import Tensor
 
 import mjp.privacy.attacks as room
 from clients import attack, pictures, prior, send, tiny
+from mjp.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
 from mjp.privacy.attacks.span import _mask, _off, _row_space
-from mjp.privacy.check import recover_labels
+from mjp.privacy.check import match, recover_labels
 from mjp.privacy.defences import parse
 from mjp.privacy.metrics import psnr
 from mjp.privacy.update import Update
@@ -32,7 +33,7 @@ def decibels(found: Reconstruction, original: Tensor) -> float:
 
 def shuffled(secret: Secret) -> Tensor:
     """x̃ in [0, 1]."""
-    return Secret(pictures(), secret.labels, secret.plan).shuffled[0]
+    return replace(secret, images=pictures()).shuffled[0]
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float64, 100), (torch.float32, 50)])
@@ -55,17 +56,30 @@ def test_direct_sees_a_jigsaw_without_masks_as_it_is() -> None:
     assert decibels(found, pictures()[0]) < 25
 
 
+@pytest.mark.parametrize("defence", ["fedavg:1", "fedavg:5"])
+def test_local_steps_on_one_picture_hide_nothing(defence: str) -> None:
+    """Every step has the same patches: the sum of the gradients is one system for them."""
+    network, update, _ = send(tiny(), defence)
+    assert update.facts.kind == "fedavg"
+    found = attack("direct", network, update)
+    assert decibels(found, pictures()[0]) > 100
+    assert match(View(update, network, prior()), found.pictures) > 0.999
+    assert match(View(update, network, prior()), pictures(start=5)) < 0.9
+
+
 @pytest.mark.parametrize(
     ("name", "defence", "changes", "reason"),
     [
         ("direct", "withheld-pe", {}, "lacks the gradient of pos_embed"),
         ("direct", "no-pe", {}, "lacks the gradient of pos_embed"),
         ("direct", "none", {"patch_size": 2}, "no unique solution"),
+        ("direct", "batch:65", {}, "65 pictures"),
         ("span", "batch:2", {}, "2 pictures"),
         ("span", "no-pe", {}, "no position embeddings"),
         ("span", "none", {"patch_size": 4}, "nothing is left"),
         ("subspace", "none", {}, "no E_unk"),
         ("subspace", "mjp:0", {}, "nothing was masked"),
+        ("subspace", "mjp:0.5+fedavg:2", {}, "several local steps"),
         ("subspace", "mjp:0.5+frozen-pe", {}, "lacks the gradient of pos_embed"),
         ("april", "none", {}, "has a LayerNorm"),
         ("jigsaw", "none", {}, "shuffles nothing"),
@@ -80,10 +94,10 @@ def test_refusals_say_why(name: str, defence: str, changes: dict[str, Any], reas
 @pytest.mark.parametrize("random_norm", [False, True])
 @pytest.mark.parametrize("defence", ["withheld-pe", "frozen-pe"])
 def test_span_needs_no_position_gradient(defence: str, random_norm: bool) -> None:
-    model = tiny()
+    model, generator = tiny(), torch.Generator().manual_seed(0)
     if random_norm:
-        model.get_parameter("model.blocks.0.norm1.weight").data.normal_(1, 0.2)
-        model.get_parameter("model.blocks.0.norm1.bias").data.normal_(std=0.2)
+        model.get_parameter("model.blocks.0.norm1.weight").data.normal_(1, 0.2, generator=generator)
+        model.get_parameter("model.blocks.0.norm1.bias").data.normal_(std=0.2, generator=generator)
     network, update, _ = send(model, defence)
     assert "model.pos_embed" not in update.tensors
     assert decibels(attack("span", network, update), pictures()[0]) > 100
@@ -94,13 +108,13 @@ def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
     view = View(update, network, prior())
     off = _off(view, 17)
     mixing = off(view.weight @ _row_space(view.projection, 16).T)
-    assert torch.equal(_mask(view, mixing, off), secret.plan.mask[0])
+    assert torch.equal(_mask(view, mixing, off), secret.mask[0])
     assert attack("span", network, update).facts["masked"] == 4
 
 
 def test_subspace_is_exact_for_one_masked_patch() -> None:
     network, update, secret = send(tiny(), "mjp:0.0625")
-    assert int(secret.plan.mask.sum()) == 1
+    assert int(secret.mask.sum()) == 1
     assert decibels(attack("subspace", network, update), pictures()[0]) > 100
 
 
@@ -112,7 +126,7 @@ def test_subspace_misses_nothing_but_differences_of_masked_patches(ratio: float,
     network, update, secret = send(model, f"mjp:{ratio}")
     assert update.facts.localize_weight == weight
     view = View(update, network, prior())
-    mask = secret.plan.mask[0]
+    mask = secret.mask[0]
     assert torch.equal(view.mask, mask)
     found = unclipped("subspace", view)
     true = view.patches(shuffled(secret))
@@ -188,6 +202,23 @@ def test_a_new_file_is_a_new_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         attacks.cache_clear()
         sys.modules.pop(f"{room.__name__}.grey", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "zero"),
+    [("direct", "patch_embed.proj.weight"), ("direct", "pos_embed"), ("span", "blocks.0.attn.qkv.weight")],
+)
+def test_a_gradient_of_zeros_tells_nothing(name: str, zero: str) -> None:
+    network, update, _ = send(tiny())
+    tensors = {k: torch.zeros_like(g) if k.endswith(zero) else g for k, g in update.tensors.items()}
+    with pytest.raises(Refused, match="zero"):
+        attack(name, network, Update(tensors, update.facts))
+
+
+def test_a_defence_that_means_nothing_is_refused() -> None:
+    network, update, _ = send(tiny())
+    with pytest.raises(InputError, match="unknown defence 'hope'"):
+        View(Update(update.tensors, replace(update.facts, defence="hope")), network, prior())
 
 
 def test_an_attack_sees_only_the_size_that_fits_the_model() -> None:

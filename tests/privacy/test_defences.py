@@ -27,6 +27,7 @@ SINGLE: dict[str, dict[str, Any]] = {
     "prune:0.9": {"prune": 0.9},
     "bf16": {"bf16": True},
     "batch:8": {"batch": 8},
+    "fedavg:4": {"steps": 4},
 }
 
 
@@ -44,6 +45,7 @@ def test_defences_combine_in_any_order() -> None:
 
 
 SENSELESS = " mpj:0.1 bf16+ mjp mjp: mjp:x mjp:1.1 mjp:-0.1 prune:2 noise:inf batch:0 batch:1.5 batch:nan bf16:3"
+SENSELESS += " fedavg fedavg:0 fedavg:1.5"
 TWICE = "mjp:0.1+mjp:0.2 jp:0.1+mjp:0.1 bf16+bf16 frozen-pe+withheld-pe no-pe+frozen-pe no-pe+mjp:0.1"
 
 

@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 
 from clients import prior, tiny
-from mjp.privacy.linear import conjugate_gradients, solve_mixed, solve_open, solve_spanned
+from mjp.privacy.linear import (
+    PatchModes,
+    conjugate_gradients,
+    denoised,
+    noise_of,
+    solve_mixed,
+    solve_open,
+    solve_spanned,
+)
 from mjp.privacy.prior import Prior, fit_prior
 from mjp.privacy.update import Facts, Update
 from mjp.privacy.view import View
@@ -74,16 +82,31 @@ def dense() -> tuple[Tensor, Tensor]:
 def test_mixed_equations_give_the_most_probable_patches() -> None:
     mean, precision = dense()
     mixing, mixed = drawn(4, 64), drawn(64, 48, seed=1)
-    noise = 0.5
-    # what the solver says it does: singular values lose what noise in the mixing adds to them
-    extra = 64 * (noise * mixing.norm() / mixed.norm()) ** 2 * (mixed.numel() / mixing.numel())
-    gram = mixing @ mixing.T
-    values, modes = torch.linalg.eigh(gram)
-    certainty = modes * (values - extra).clamp(min=0) @ modes.T / noise**2
-    eye = torch.eye(48, dtype=torch.float64)
-    pull = (mixing @ (mixed - mixing.T @ mean.view(4, 48)) / noise**2).flatten()
-    expected = mean + torch.linalg.solve(torch.kron(certainty, eye) + precision, pull)
+    noise = 0.2 + drawn(48, seed=2).abs()
+    pixel = PatchModes(view())
+    weight = pixel.back(torch.diag(noise**-2)).T @ pixel.back(torch.eye(48, dtype=torch.float64))  # (P, P)
+    pull = (mixing @ (mixed - mixing.T @ mean.view(4, 48)) @ weight).flatten()
+    expected = mean + torch.linalg.solve(torch.kron(mixing @ mixing.T, weight) + precision, pull)
     torch.testing.assert_close(solve_mixed(view(), mixing, mixed, noise).flatten(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_noise_is_measured_by_the_equations_too_many() -> None:
+    mixing = drawn(4, 64)
+    clean = mixing.T @ drawn(4, 48, seed=2)
+    deviations = torch.linspace(0.1, 1, 48, dtype=torch.float64)
+    noise = PatchModes(view()).back(deviations * drawn(64, 48, seed=3))
+    torch.testing.assert_close(noise_of(view(), mixing, clean + noise), deviations, rtol=0.35, atol=0)
+
+
+def test_noise_alone_has_no_singular_values_and_a_signal_keeps_its_own() -> None:
+    noise = drawn(40, 90)
+    assert not denoised(torch.linalg.svdvals(noise), torch.Size((40, 90)), 1.05).any()
+    left, right = torch.linalg.qr(drawn(40, 3, seed=1))[0], torch.linalg.qr(drawn(90, 3, seed=2))[0]
+    true = torch.tensor([60.0, 40.0, 25.0], dtype=torch.float64)
+    found = denoised(torch.linalg.svdvals(left * true @ right.T + noise), torch.Size((40, 90)), 1.0)
+    torch.testing.assert_close(found[:3], true, rtol=0.15, atol=0)
+    assert int((found > 0).sum()) <= 4
+    assert torch.equal(denoised(true, torch.Size((3, 5)), 0.0), true)
 
 
 def test_spanned_equations_give_the_most_probable_patches() -> None:

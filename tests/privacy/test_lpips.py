@@ -17,8 +17,9 @@ from mjp.privacy.lpips import find_lpips
 @pytest.fixture(scope="module")
 def backbone() -> dict[str, Tensor]:
     """What torchvision would have saved, with its linear layers left out."""
-    torch.manual_seed(5)
-    features = torchvision.models.AlexNet().features.state_dict()
+    with torch.random.fork_rng(devices=[]):  # torchvision draws weights from torch's global generator
+        torch.manual_seed(5)
+        features = torchvision.models.AlexNet().features.state_dict()
     return {f"features.{name}": weight for name, weight in features.items()}
 
 

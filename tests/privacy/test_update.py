@@ -14,17 +14,15 @@ from torch import Tensor
 from clients import send, tiny
 from mjp.errors import InputError
 from mjp.privacy.update import Facts, Update, gradients_of, load_update
-from mjp.privacy.victim import Local
 
 
 def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
     return found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("defence", ["none", "mjp:0.5+bf16", "withheld-pe"])
-@pytest.mark.parametrize("local", [None, Local(2, 0.1)], ids=["gradient", "fedavg"])
-def test_a_file_holds_the_whole_update(defence: str, local: Local | None, tmp_path: Path) -> None:
-    _, update, _ = send(tiny(), defence, local=local)
+@pytest.mark.parametrize("defence", ["none", "mjp:0.5+bf16", "withheld-pe", "fedavg:2", "mjp:0.5+fedavg:2"])
+def test_a_file_holds_the_whole_update(defence: str, tmp_path: Path) -> None:
+    _, update, _ = send(tiny(), defence)
     update.save(tmp_path / "new" / "update.safetensors")
     found = load_update(tmp_path / "new" / "update.safetensors")
     assert found.facts == update.facts
@@ -56,6 +54,7 @@ BAD: dict[str, tuple[Callable[[dict[str, Tensor]], dict[str, Tensor]], str]] = {
     "zero": (lambda tensors: {name: torch.zeros_like(g) for name, g in tensors.items()}, "zero"),
     "integer": (_put(HEAD, lambda g: g.long()), "int64"),
     "empty": (lambda _: {}, "no tensors"),
+    "twice": (lambda tensors: {**tensors, "head.bias": tensors[HEAD]}, "twice"),
 }
 
 
@@ -93,11 +92,15 @@ WRONG_FACTS: list[Any] = [
     {"size": ["32", "32"]},
     {"mean": ["a", "b", "c"]},
     {"mean": [0.5]},
+    {"mean": [0.5], "std": [0.5]},
     {"mean": [float("nan"), 0.5, 0.5]},
     {"std": [0.2, 0.2, 0.0]},
     {"localize_weight": "much"},
     {"defence": 3},
     {"kind": "fedavg"},
+    {"steps": 4},
+    {"kind": "fedavg", "steps": 10**7, "lr": 0.1},
+    {"steps": 4, "lr": 0.1},
     {"kind": "fedavg", "lr": "0.1"},
 ]
 
@@ -120,11 +123,17 @@ def test_without_facts_the_defaults_hold_and_single_ones_can_be_stated(tmp_path:
 
 def test_one_step_of_fedavg_is_the_gradient() -> None:
     network, update, _ = send(tiny(), "mjp:0.5")
-    _, weights, _ = send(network, "mjp:0.5", local=Local(1, 0.25))
+    _, weights, _ = send(network, "mjp:0.5+fedavg:1")
     plain, found = gradients_of(update, network), gradients_of(weights, network)
     assert found.keys() == plain.keys()
     for name, gradient in plain.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_eight_bit_floats_are_read() -> None:
+    network, update, _ = send(tiny())
+    small = {name: (64 * g).to(torch.float8_e4m3fn) for name, g in update.tensors.items()}
+    assert all(g.dtype == torch.float32 for g in gradients_of(Update(small, update.facts), network).values())
 
 
 def test_nothing_secret_is_in_an_update(tmp_path: Path) -> None:
@@ -146,10 +155,10 @@ def test_the_jigsaw_is_the_clients_own(seed: int) -> None:
     """A plan from the model's generator could be drawn again by whoever knows the public settings."""
     network, _, secret = send(tiny(), "mjp:0.9", seed=seed)
     before = network.generator.get_state()
-    assert not torch.equal(network.sample_plan(secret.images).permutation, secret.plan.permutation)
+    assert not torch.equal(network.sample_plan(secret.images).permutation, secret.plans[0].permutation)
     _, _, again = send(tiny(), "mjp:0.9", seed=seed)
     _, _, other = send(tiny(), "mjp:0.9", seed=seed + 10)
-    assert torch.equal(again.plan.permutation, secret.plan.permutation)
-    assert not torch.equal(other.plan.permutation, secret.plan.permutation)
+    assert torch.equal(again.plans[0].permutation, secret.plans[0].permutation)
+    assert not torch.equal(other.plans[0].permutation, secret.plans[0].permutation)
     fresh, _, _ = send(tiny(), "mjp:0.9", seed=seed)
     assert torch.equal(fresh.generator.get_state(), before)  # making an update leaves the model's generator alone

@@ -5,7 +5,7 @@ else. Or audit an update from elsewhere (Flower, PySyft, own code): --gradients 
 {parameter name: gradient}, with its facts in update.json or as options.
 
 Defences combine with +: none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16,
-batch:B. Attacks: direct, span, subspace, jigsaw, april, matching, matching-blind.
+batch:B, fedavg:K (K local steps). Attacks: direct, span, subspace, jigsaw, april, matching, matching-blind.
 
 Example: mjp attack --model timm:deit_small_patch16_224 photo.jpg
 """
@@ -191,19 +191,25 @@ def _line(found: "Finding") -> str:
 
 
 def _verdict(found: "Finding") -> str:
+    from mjp.privacy.check import CONVINCING
+
     if found.refused:
         return f"refuses: {found.refused}"
     match = found.facts.get("match")
     if match is None:
         return f"a picture that cannot be checked (no gradient of the classifier), {found.seconds:.1f} s"
-    if match > 0.97:
+    if match > CONVINCING:
         return f"a picture that explains the update (match {match:.4f}), {found.seconds:.1f} s"
     return f"nothing that explains the update (match {match:.2f}): not a reconstruction, {found.seconds:.1f} s"
 
 
 def _match_text(found: "Finding") -> str:
+    from mjp.privacy.check import CONVINCING
+
     match = found.facts.get("match")
-    return "refused" if found.refused else "unchecked" if match is None else f"match {match:.3f}"
+    if found.refused or match is None:
+        return "refused" if found.refused else "unchecked"
+    return f"match {match:.3f}" if match > CONVINCING else f"no reconstruction, match {match:.2f}"
 
 
 def _tile(found: "Finding", like: "Tensor") -> "Tensor":

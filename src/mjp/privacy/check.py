@@ -1,9 +1,11 @@
 """What an attacker can check alone: which labels an update tells, and whether a reconstruction explains the update.
 
 Labels   for cross entropy ∂L/∂(bias of the classifier) = mean over the batch of (softmax − one-hot): the classes that
-         were there have the most negative entries.
+         were there have the most negative entries, and only such a class can have a negative one.
 Match    the gradient of a reconstruction, computed with the public model, must point where the update points.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,12 +29,15 @@ def recover_labels(view: View) -> Tensor:
         if view.facts.batch > 1:
             raise Refused("without the gradient of head.bias the labels of several pictures cannot be told apart")
         return (rows @ rows.sum(0) - rows.square().sum(1)).argmin().unsqueeze(0)
+    gradient = view.gradients["head.bias"]
+    present = gradient.argsort()[: min(view.facts.batch, max(1, int((gradient < 0).sum())))]
     with torch.no_grad():
         guess = normalised(view, view.prior.mean.unsqueeze(0))
         expected = view.model.eval()(guess.to(next(view.model.parameters()))).double().softmax(1)[0]
-    left = view.facts.batch * (expected - view.gradients["head.bias"])  # about how often each class was there
-    labels = []
-    for _ in range(view.facts.batch):
+    left = view.facts.batch * (expected - gradient)  # about how often each class was there
+    left[present] -= 1
+    labels = list(present)
+    while len(labels) < view.facts.batch:
         labels.append(left.argmax())
         left[labels[-1]] -= 1
     return torch.stack(labels)
@@ -47,13 +52,21 @@ def public_plan(view: View) -> Plan:
 
 
 def simulate(view: View, images: Tensor, labels: Tensor, plan: Plan, *, keep: bool = False) -> dict[str, Tensor]:
-    """The gradients that normalised pictures would have given, by the names of the update; `keep` for second order."""
+    """The gradients that normalised pictures would have given, by the names of the update; `keep` for second order.
+
+    FedAvg: the mean over as many local steps as the client made. What is not in the update is taken as not trained.
+    """
     parameters = {name: p.detach().requires_grad_() for name, p in view.model.named_parameters()}
-    out = functional_call(view.model, parameters, (images, plan))
-    loss = cross_entropy(out.logits, labels) + view.facts.localize_weight * out.dal
-    chosen = {name: p for name, p in parameters.items() if plain_name(name) in view.gradients}
-    found = torch.autograd.grad(loss, list(chosen.values()), create_graph=keep, materialize_grads=True)
-    return dict(zip(map(plain_name, chosen), found, strict=True))
+    means: dict[str, Any] = {name: 0.0 for name in parameters if plain_name(name) in view.gradients}
+    for _ in range(view.facts.steps):
+        out = functional_call(view.model, parameters, (images, plan))
+        loss = cross_entropy(out.logits, labels) + view.facts.localize_weight * out.dal
+        wanted = [parameters[name] for name in means]
+        found = torch.autograd.grad(loss, wanted, create_graph=keep, materialize_grads=True)
+        for name, gradient in zip(means, found, strict=True):
+            means[name] = means[name] + gradient / view.facts.steps
+            parameters[name] = parameters[name] - view.facts.lr * gradient
+    return {plain_name(name): gradient for name, gradient in means.items()}
 
 
 def match(view: View, pictures: Tensor, labels: Tensor | None = None) -> float:

@@ -12,6 +12,7 @@ dp:σ            DP-SGD through Opacus: every picture's gradient is clipped to n
 prune:p         in every tensor the share p with the smallest magnitudes is set to zero
 bf16            rounded to bfloat16
 batch:B         a gradient of B pictures
+fedavg:K        the weights after K local steps of SGD at learning rate 0.1, each step with a jigsaw of its own
 """
 
 from dataclasses import dataclass, replace
@@ -22,9 +23,13 @@ from torch import Tensor
 
 from mjp.errors import InputError
 from mjp.method.config import MJPConfig, variant
+from mjp.privacy.update import MOST_STEPS
 
 CLIP = 1.0
-GRAMMAR = "none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16, batch:B"
+LEARNING_RATE = 0.1  # of FedAvg's local steps; the server knows it
+GRAMMAR = (
+    "none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16, batch:B, fedavg:K"
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Defence:
     prune: float = 0.0
     bf16: bool = False
     batch: int = 1
+    steps: int = 0  # FedAvg's; 0: the gradient itself leaves
     text: str = "none"
 
     def config(self, known: MJPConfig) -> MJPConfig:
@@ -82,7 +88,7 @@ def _number(part: str, value: str, name: str) -> float:
         number = float(value)
     except ValueError:
         number = float("nan")
-    if not low <= number <= high or (name == "batch" and number != int(number)):
+    if not low <= number <= high or (name in ("batch", "fedavg") and number != int(number)):
         raise InputError(f"defence {part!r}: write {name}:NUMBER with a number from {low:g} to {high:g}")
     return number
 
@@ -92,6 +98,7 @@ _RANGES = {
     **dict.fromkeys(("noise", "dp"), (0.0, 1e6)),
     "prune": (0.0, 1.0),
     "batch": (1.0, 4096.0),
+    "fedavg": (1.0, float(MOST_STEPS)),
 }
 _PARTS: dict[str, Any] = {
     "none": lambda _: {},
@@ -106,6 +113,7 @@ _PARTS: dict[str, Any] = {
     "prune": lambda x: {"prune": x},
     "bf16": lambda _: {"bf16": True},
     "batch": lambda x: {"batch": int(x)},
+    "fedavg": lambda x: {"steps": int(x)},
 }
 
 

@@ -2,12 +2,12 @@
 then are the results laid beside the pictures.
 
 Settings, as published: (a) nothing is shuffled, a reconstruction is compared with the picture x; under a jigsaw
-(b) with the shuffled picture x̃, and (c) with x itself.
+(b) with the shuffled picture x̃, and (c) with x itself. Several local steps have several jigsaws: then (c) alone.
 """
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -113,11 +113,11 @@ class Judge:
 
     def __init__(self, pictures: Tensor, secret: Secret, lpips: Perceptual | None) -> None:
         self.pictures, self.secret, self.lpips = pictures.double(), secret, lpips
-        grid = secret.plan.grid
-        self.patch = pictures.shape[-2] // grid[0]
-        shuffled = Secret(self.pictures, secret.labels, secret.plan).shuffled
-        moved = secret.plan.budget > 0
-        self.targets = {"b": shuffled, "c": self.pictures} if moved else {"a": self.pictures}
+        first = secret.plans[0]
+        self.patch = pictures.shape[-2] // first.grid[0]
+        self.targets = {"c" if first.budget else "a": self.pictures}
+        if first.budget and len(secret.plans) == 1:
+            self.targets = {"b": replace(secret, images=self.pictures).shuffled, **self.targets}
 
     def __call__(self, found: Tensor) -> dict[str, list[Score]]:
         scores = {}
@@ -126,7 +126,7 @@ class Judge:
             order = match_batch(targets, chosen)
             scores[setting] = [
                 score(target, chosen[k], patch=self.patch, mask=mask, lpips=self.lpips)
-                for target, k, mask in zip(targets, order.tolist(), self.secret.plan.mask, strict=True)
+                for target, k, mask in zip(targets, order.tolist(), self.secret.mask, strict=True)
             ]
         return scores
 

@@ -35,25 +35,61 @@ def calm(view: View, solve: Callable[[float], Tensor], noise: float) -> tuple[Te
     return found, noise
 
 
-def solve_mixed(view: View, mixing: Tensor, mixed: Tensor, noise: float) -> Tensor:
-    """The most probable X (N, P) for G = `mixing` (N, D), M = `mixed` (D, P) and white noise of that deviation in M."""
-    # Gᵀ = · diag(values) modes: in the coordinates Y = modes·X the equations fall apart into one for each mode
-    _, values, modes = torch.linalg.svd(mixing.T, full_matrices=False)
-    # G is as noisy as M is: what that noise adds to its singular values is no certainty
-    noise_in_mixing = noise * (mixing.norm() / mixed.norm()) * (mixed.numel() / mixing.numel()) ** 0.5
-    values_squared = (values.square() - mixing.shape[1] * noise_in_mixing**2).clamp(min=0)
-    certainty = (values_squared / noise**2).unsqueeze(1)  # (N, 1) of each mode, in units of the noise
-    pixel = PatchModes(view)
-    start = view.patches(view.prior.mean)
-    target = modes @ (mixing @ (mixed - mixing.T @ start)) / noise**2
+def solve_mixed(
+    view: View, mixing: Tensor, mixed: Tensor, noise: Tensor, white: float = 0.0, times: float = 1.0
+) -> Tensor:
+    """The most probable X (N, P) for G = `mixing` (N, D) and M = `mixed` (D, P).
+
+    `noise` (P,): deviation of the noise in M for each mode of a patch's pixels; `white`: that of the noise in G;
+    `times`: how many times worse M is than that.
+    """
+    # Gᵀ = left · diag(values) · modes: in the coordinates Y = modes·X·pixel the equations fall apart into single ones
+    left, values, modes = torch.linalg.svd(mixing.T, full_matrices=False)  # (D, N), (N,), (N, N)
+    values = denoised(values, mixing.shape, white)
+    pixel, start = PatchModes(view), view.patches(view.prior.mean)
+    seen = pixel.to(left.T @ mixed - values.unsqueeze(1) * (modes @ start))  # (N, P)
+    weight = values.unsqueeze(1) / (noise**2 + _others(view, seen, values, pixel)) / times**2
+    certainty, target = values.unsqueeze(1) * weight, weight * seen
 
     def operator(y: Tensor) -> Tensor:
-        return certainty * y + modes @ _precision(view, modes.T @ y)
+        return certainty * y + pixel.to(modes @ _precision(view, modes.T @ pixel.back(y)))
 
-    def precondition(y: Tensor) -> Tensor:
-        return pixel.back(pixel.to(y) / (certainty + pixel.values))
+    found = conjugate_gradients(operator, target, lambda y: y / (certainty + pixel.values))
+    return start + modes.T @ pixel.back(found)
 
-    return start + modes.T @ conjugate_gradients(operator, target, precondition)
+
+def _others(view: View, seen: Tensor, values: Tensor, pixel: "PatchModes") -> Tensor | float:
+    """(N, P) variances that the other pictures of a batch add: like pictures in their pixels.
+
+    Each mode shows as much as there is of it beyond what one picture explains; it is no less than if the rows of G were
+    shared out evenly, and independent.
+    """
+    if view.facts.batch == 1:
+        return 0.0
+    shown = (seen.square() / pixel.variances).mean(1)  # (N,) in units of the prior's variance
+    least = 2 * (view.facts.batch - 1) / view.facts.batch * values.square()
+    return (shown - values.square()).maximum(least).unsqueeze(1) * pixel.variances
+
+
+def denoised(values: Tensor, shape: torch.Size, white: float) -> Tensor:
+    """Singular values of a matrix without what white noise added to them (Gavish and Donoho 2017)."""
+    rows, columns = (n * white**2 for n in shape)
+    squared = values.square()
+    kept = ((squared - rows - columns).square() - 4 * rows * columns).clamp(min=0).sqrt() / values.clamp(min=1e-300)
+    return torch.where(values > rows**0.5 + columns**0.5, kept, torch.zeros_like(kept))
+
+
+def noise_of(view: View, mixing: Tensor, mixed: Tensor) -> Tensor:
+    """(P,) deviations for `solve_mixed`: what the D − N equations too many cannot explain, mode by mode.
+
+    Noise on the numbers is alike in all modes. Other pictures in the batch, or patches whose row of G is missing, look
+    like pictures: most of them in the smooth modes.
+    """
+    basis = torch.linalg.svd(mixing, full_matrices=False)[2]  # (N, D): orthonormal rows
+    excess = PatchModes(view).to(mixed - basis.T @ (basis @ mixed))
+    variance = excess.square().sum(0) / max(len(mixed) - len(mixing), 1)
+    floor = view.resolution / 100 * float(mixed.square().mean().sqrt())
+    return variance.sqrt().clamp(min=floor)
 
 
 def solve_spanned(view: View, basis: Tensor, mixing: Tensor, target: Tensor, noise: float) -> Tensor:
@@ -123,14 +159,22 @@ def _precision(view: View, patches: Tensor) -> Tensor:
 
 
 class PatchModes:
-    """Eigenvectors of the prior's inverse covariance within a patch: colours ⊗ rows ⊗ columns, so three small ones."""
+    """Eigenvectors of the prior's inverse covariance within a patch: colours ⊗ rows ⊗ columns, so three small ones.
+
+    values (P,): the inverse covariance of a mode while the patches around stand still; variances (P,): how much a mode
+    varies from picture to picture.
+    """
 
     def __init__(self, view: View) -> None:
         std = view.weight.new_tensor(view.facts.std)
-        factors = view.prior.patch_factors(view.patch)
-        factors = (std.unsqueeze(1) * factors[0] * std, *factors[1:])
-        (c, self.colours), (h, self.rows), (w, self.columns) = (torch.linalg.eigh(factor) for factor in factors)
-        self.values = torch.einsum("c,h,w->chw", c, h, w).flatten()  # (P,)
+        inverse, spread = view.prior.patch_factors(view.patch), view.prior.patch_covariances(view.patch)
+        inverse = (std.unsqueeze(1) * inverse[0] * std, *inverse[1:])
+        spread = (spread[0] / std.unsqueeze(1) / std, *spread[1:])
+        (c, self.colours), (h, self.rows), (w, self.columns) = (torch.linalg.eigh(factor) for factor in inverse)
+        self.values = torch.einsum("c,h,w->chw", c, h, w).flatten()
+        modes = (self.colours, self.rows, self.columns)
+        each = [((factor @ mode) * mode).sum(0) for factor, mode in zip(spread, modes, strict=True)]
+        self.variances = torch.einsum("c,h,w->chw", *each).flatten()
         self.shape = (len(c), len(h), len(w))
 
     def to(self, patches: Tensor) -> Tensor:

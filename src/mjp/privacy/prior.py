@@ -34,6 +34,10 @@ class Prior:
         """Colours, rows and columns: the factors of the inverse covariance within one inner patch."""
         return torch.linalg.inv(self.colour), _inner_chain(patch[0], self.rho), _inner_chain(patch[1], self.rho)
 
+    def patch_covariances(self, patch: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+        """The factors of the covariance of one patch."""
+        return self.colour, *(torch.linalg.inv(_chain(side, self.rho)) for side in patch)
+
     def oddity(self, picture: Tensor) -> tuple[float, float]:
         """Contrast and roughness: squared distance from the mean, per pixel, plain and in units of the covariance."""
         rest = picture - self.mean.to(picture)

@@ -21,6 +21,7 @@ from mjp.errors import InputError
 from mjp.files import write_atomically
 
 Kind = Literal["gradient", "fedavg"]
+MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +43,10 @@ class Facts:
             raise InputError(f"kind of the update must be one of {', '.join(get_args(Kind))}, not {self.kind!r}")
         if not all(type(value) is int and value >= 1 for value in (self.batch, self.steps, *self.size)):
             raise InputError("batch, steps and size of the update must be whole numbers of at least 1")
-        if len(self.size) != 2 or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
-            raise InputError("size must be (height, width); mean and std need one positive number per channel")
+        if self.steps > MOST_STEPS:  # a checker goes through each of them
+            raise InputError(f"an update of {self.steps} local steps cannot be checked: at most {MOST_STEPS}")
+        if (len(self.size), len(self.mean), len(self.std)) != (2, 3, 3) or not all(value > 0 for value in self.std):
+            raise InputError("size must be (height, width); mean and std need three numbers each, std positive ones")
         numbers = (*self.mean, *self.std, self.localize_weight, self.lr)
         if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
             raise InputError("mean, std, localize_weight and lr of the update must be finite numbers")
@@ -51,6 +54,8 @@ class Facts:
             raise InputError(f"defence of the update must be its text, not {self.defence!r}")
         if self.kind == "fedavg" and not self.lr > 0:
             raise InputError("a FedAvg update needs the learning rate of its local steps: lr above 0")
+        if self.kind == "gradient" and self.steps != 1:
+            raise InputError("several local steps make weights, not a gradient: state kind fedavg, or one step")
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,11 @@ def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
     Parameters that were withheld are missing here. Names of a wrapped model and of the bare timm model are the same.
     """
     weights = {plain_name(name): p.detach() for name, p in model.named_parameters()}
-    found = {plain_name(name): tensor for name, tensor in update.tensors.items()}
+    found = {plain_name(name): _readable(tensor) for name, tensor in update.tensors.items()}
+    if len(found) < len(update.tensors):
+        raise InputError(
+            "the update holds a parameter twice, under the name of a wrapped and of a bare model: save one"
+        )
     _check(found, weights)
     if update.facts.kind == "gradient":
         gradients = found
@@ -112,6 +121,11 @@ def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
     if not any(bool(tensor.any()) for tensor in gradients.values()):
         raise InputError("every number of the update is zero: it says nothing about any picture")
     return gradients
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """Eight-bit floats know no arithmetic."""
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 
 def plain_name(name: str) -> str:

@@ -20,31 +20,29 @@ from mjp.method.model import MJP
 from mjp.method.per_sample import per_sample_gradients
 from mjp.method.plan import Plan, identity_plan, sample_plan
 from mjp.method.shuffle import image_grid, shuffle_image
-from mjp.privacy.defences import CLIP, Defence, disguise
+from mjp.privacy.defences import CLIP, LEARNING_RATE, Defence, disguise
 from mjp.privacy.update import Facts, Update, plain_name
 
 
 @dataclass(frozen=True)
-class Local:
-    """FedAvg: local steps of plain SGD on the client's pictures; the weights leave, not the gradient."""
-
-    steps: int
-    lr: float
-
-
-@dataclass(frozen=True)
 class Secret:
-    """What the client keeps: its pictures as the network got them, their labels, and the last jigsaw."""
+    """What the client keeps: its pictures as the network got them, their labels, and the jigsaw of every step."""
 
     images: Tensor  # (B, 3, H, W), normalised
     labels: Tensor  # (B,)
-    plan: Plan
+    plans: tuple[Plan, ...]
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, N) the patches that are masked in every step: whoever is unmasked once leaks there."""
+        return torch.stack([plan.mask for plan in self.plans]).all(0)
 
     @property
     def shuffled(self) -> Tensor:
-        """x̃, the pictures as the jigsaw left them."""
-        patch = self.images.shape[-2] // self.plan.grid[0], self.images.shape[-1] // self.plan.grid[1]
-        return shuffle_image(self.images, self.plan, patch)
+        """x̃, the pictures as the first jigsaw left them."""
+        plan = self.plans[0]
+        patch = self.images.shape[-2] // plan.grid[0], self.images.shape[-1] // plan.grid[1]
+        return shuffle_image(self.images, plan, patch)
 
 
 def shared_network(model: MJP, defence: Defence) -> MJP:
@@ -66,7 +64,6 @@ def make_update(
     *,
     generator: torch.Generator,
     facts: dict[str, Any] | None = None,
-    local: Local | None = None,
 ) -> tuple[Update, Secret]:
     """The update that leaves the client, and the secret that does not. `facts` may state mean and std."""
     if len(images) != defence.batch or len(labels) != len(images):
@@ -82,17 +79,17 @@ def make_update(
         "defence": defence.text,
         "localize_weight": network.config.localize_weight if network.localizer is not None else 0.0,
     }
-    if local is None:
+    if not defence.steps:
         plan = _draw(network, images, defence, generator)
         leaving = _keep_home(_gradients(network, images, labels, plan, defence, generator), defence)
-        return Update(disguise(leaving, defence, generator), Facts(**public)), Secret(images, labels, plan)
-    trained, plan = _train(network, images, labels, defence, generator, local)
+        return Update(disguise(leaving, defence, generator), Facts(**public)), Secret(images, labels, (plan,))
+    trained, plans = _train(network, images, labels, defence, generator)
     before = {name: p.detach() for name, p in network.named_parameters()}
     moved = {name: trained[name] - before[name] for name in trained}
     moved = disguise(_keep_home(moved, defence), defence, generator)
     weights = {name: before[name] + change for name, change in moved.items()}
-    public |= {"kind": "fedavg", "steps": local.steps, "lr": local.lr}
-    return Update(weights, Facts(**public)), Secret(images, labels, plan)
+    public |= {"kind": "fedavg", "steps": defence.steps, "lr": LEARNING_RATE}
+    return Update(weights, Facts(**public)), Secret(images, labels, plans)
 
 
 def _draw(network: MJP, images: Tensor, defence: Defence, generator: torch.Generator) -> Plan:
@@ -140,21 +137,20 @@ def _private_gradients(
 
 
 def _train(
-    network: MJP, images: Tensor, labels: Tensor, defence: Defence, generator: torch.Generator, local: Local
-) -> tuple[dict[str, Tensor], Plan]:
-    """Weights after the local steps, each with a jigsaw of its own, and the last jigsaw."""
+    network: MJP, images: Tensor, labels: Tensor, defence: Defence, generator: torch.Generator
+) -> tuple[dict[str, Tensor], tuple[Plan, ...]]:
+    """Weights after the local steps of plain SGD, and the jigsaw of each step."""
     own = copy.deepcopy(network)
-    plan = identity_plan(len(images), image_grid(images, network.adapter.cell), device=images.device)
-    for _ in range(local.steps):
-        plan = _draw(own, images, defence, generator)
+    plans = tuple(_draw(own, images, defence, generator) for _ in range(defence.steps))
+    for plan in plans:
         gradients = _gradients(own, images, labels, plan, defence, generator)
         if defence.positions == "frozen":
             gradients = _keep_home(gradients, defence)
         with torch.no_grad():
             for name, parameter in own.named_parameters():
                 if name in gradients:
-                    parameter.sub_(local.lr * gradients[name])
-    return {name: p.detach() for name, p in own.named_parameters() if p.requires_grad}, plan
+                    parameter.sub_(LEARNING_RATE * gradients[name])
+    return {name: p.detach() for name, p in own.named_parameters() if p.requires_grad}, plans
 
 
 def _keep_home(gradients: dict[str, Tensor], defence: Defence) -> dict[str, Tensor]:

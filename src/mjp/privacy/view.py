@@ -4,6 +4,7 @@ Notation, for one picture and a ViT: X (N, P) its patches as rows of P = 3·p·p
 projection; E (N, D) the position table; G (N, D) = ∂L/∂(tokens of the patches), whose unmasked rows are ∂L/∂E.
 """
 
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from mjp.errors import InputError
 from mjp.method.model import MJP
+from mjp.privacy.defences import parse
 from mjp.privacy.prior import Prior
 from mjp.privacy.update import Update, gradients_of, plain_name
 
 # what an attack may need → why it cannot do without
 NEEDS = {
     "one": "it takes the gradient of one picture apart",
+    "step": "it takes the mask of one step apart",
     "projection": "the gradient of the patch projection holds the pixels",
     "positions": "the gradient of the position table says how the patches are mixed",
     "values": "the public values of the position table tell the patches apart",
@@ -40,10 +43,10 @@ class Effort:
 
     steps: int = 200
     restarts: int = 1
-    lr: float = 0.05
+    lr: float = 0.02
     objective: Literal["cosine", "l2"] = "cosine"
-    tv: float = 1e-3
-    edges: float = 1e-2
+    tv: float = 0.2
+    edges: float = 1.0
     seed: int = 0
 
 
@@ -61,11 +64,11 @@ class View:
     def __init__(self, update: Update, model: MJP, prior: Prior, effort: Effort | None = None) -> None:
         if not isinstance(model.model, VisionTransformer):
             raise Refused(f"the attacks know timm's ViT and DeiT, not {type(model.model).__name__}")
+        parse(update.facts.defence)  # a text that means nothing is refused here, not by some attack
         self.model, self.facts, self.prior = model, update.facts, prior
         self.effort = effort or Effort()
-        # relative error of the update's numbers that their format alone explains
-        self.resolution = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
         self.gradients = {name: g.double() for name, g in gradients_of(update, model).items()}
+        self.resolution = self._resolution(update)
         self.vit: Any = model.model
         rows, columns = (s // c for s, c in zip(self.facts.size, self.patch, strict=True))
         if (rows, columns) != tuple(self.vit.patch_embed.grid_size):
@@ -86,16 +89,29 @@ class View:
         block = self.vit.blocks[0]
         return {
             "one": lambda: self.facts.batch == 1,
-            "projection": lambda: "patch_embed.proj.weight" in self.gradients,
-            "positions": lambda: "pos_embed" in self.gradients,
+            "step": lambda: self.facts.steps == 1,
+            "projection": lambda: self._tells("patch_embed.proj.weight"),
+            "positions": lambda: self._tells("pos_embed"),
             "values": lambda: self.vit.pos_embed is not None and bool(self.table.any()),
-            "qkv": lambda: "blocks.0.attn.qkv.weight" in self.gradients,
+            "qkv": lambda: self._tells("blocks.0.attn.qkv.weight"),
             "unknown": lambda: self.model.unknown is not None,
             "norm": lambda: (
                 isinstance(block.norm1, torch.nn.LayerNorm) and isinstance(self.vit.norm_pre, torch.nn.Identity)
             ),
             "no_norm": lambda: isinstance(block.norm1, torch.nn.Identity),
         }[need]()
+
+    def _tells(self, name: str) -> bool:
+        return name in self.gradients and bool(self.gradients[name].any())
+
+    def _resolution(self, update: Update) -> float:
+        """Relative error of the gradients that the number format alone explains; in weights they are small changes."""
+        format_ = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
+        if self.facts.kind == "gradient":
+            return format_
+        weights = torch.stack([tensor.double().norm() for tensor in update.tensors.values()]).norm()
+        moved = torch.stack([gradient.norm() for gradient in self.gradients.values()]).norm()
+        return min(1.0, format_ * float(weights / (moved * self.facts.steps * self.facts.lr)))
 
     @property
     def patch(self) -> tuple[int, int]:
@@ -146,14 +162,23 @@ class View:
         return self.gradients.get("unknown", self.table.new_zeros(self.table.shape[1]))
 
     def _dal_gradient(self, mask: Tensor) -> Tensor:
-        """∂DAL/∂E (N, D), computed from public weights and the public mask."""
-        parameter = next(p for name, p in self.model.named_parameters() if plain_name(name) == "pos_embed")
-        table = self.model.adapter.table(self.vit, None, self.model._own_table())
-        dal = self.model._localize(table, mask.unsqueeze(0), self.grid)
-        if dal is None:
-            return torch.zeros_like(self.table)
-        (gradient,) = torch.autograd.grad(dal, parameter, materialize_grads=True)
-        return gradient[0, -len(self.table) :].double()
+        """∂DAL/∂E (N, D), computed from public weights and the public mask.
+
+        FedAvg: the mean over the local steps, taken as equally long and straight.
+        """
+        model, total = copy.deepcopy(self.model), torch.zeros_like(self.table)
+        parameters = {plain_name(name): p for name, p in model.named_parameters()}
+        for _ in range(self.facts.steps):
+            table = model.adapter.table(model.model, None, model._own_table())
+            dal = model._localize(table, mask.unsqueeze(0), self.grid)
+            if dal is None:
+                return total
+            (gradient,) = torch.autograd.grad(dal, parameters["pos_embed"], materialize_grads=True)
+            total += gradient[0, -len(self.table) :].double() / self.facts.steps
+            with torch.no_grad():
+                for name, mean in self.gradients.items():
+                    parameters[name].sub_(self.facts.lr * mean.to(parameters[name]))
+        return total
 
     def picture(self, patches: Tensor) -> Tensor:
         """(N, P) normalised patches → (3, H, W) in [0, 1] pixels, not clipped."""
@@ -180,10 +205,11 @@ class View:
 
 _ABSENT = {
     "one": "the update is of {batch} pictures",
-    "projection": "the update lacks the gradient of patch_embed.proj.weight",
-    "positions": "the update lacks the gradient of pos_embed (frozen, withheld, or the model has none)",
+    "step": "the update is of several local steps with a jigsaw each",
+    "projection": "the update lacks the gradient of patch_embed.proj.weight, or it is zero",
+    "positions": "the update lacks the gradient of pos_embed (frozen, withheld, zero, or the model has none)",
     "values": "the model has no position embeddings",
-    "qkv": "the update lacks the gradient of blocks.0.attn.qkv.weight",
+    "qkv": "the update lacks the gradient of blocks.0.attn.qkv.weight, or it is zero",
     "unknown": "the model has no E_unk",
     "norm": "the first block of this model has no LayerNorm",
     "no_norm": "the first block of this model has a LayerNorm",

@@ -25,7 +25,7 @@ Columns = Callable[[Tensor], Tensor]
 
 
 def run(view: View) -> Reconstruction:
-    view.require("one", "projection", "positions", "unknown")
+    view.require("one", "step", "projection", "positions", "unknown")
     mask, cells = view.mask, len(view.table)
     count = int(mask.sum())
     if count == 0:
