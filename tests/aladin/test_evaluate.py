@@ -96,6 +96,19 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
     assert facts["ndcg25"][ALIGNMENT]["crowd"]["i2t_queries"] == 1
 
 
+def test_a_split_without_judgements_is_evaluated_without_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "data" / "crowd.txt").write_text("test00.png\ttest00.png#0\t1\t3\t0\n")
+    arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
+    arguments += ["--cache", str(home / "cache"), "--workers", "0", "--rerank", "5"]
+    assert main([*arguments, "--split", "dev"]) == 0
+    assert "–/–" in capsys.readouterr().out
+    (home / "data" / "crowd.txt").write_text("nonsense\n")
+    assert main([*arguments, "--cache", str(home / "unused")]) == 2
+    assert "crowd.txt, line 1" in capsys.readouterr().err
+    assert not (home / "unused").exists()
+    (home / "data" / "crowd.txt").unlink()
+
+
 def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = home / "recipe.yaml"
     recipe.write_text(settings(home / "data", home, out=home / "by-command").to_yaml())
