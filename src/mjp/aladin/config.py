@@ -62,7 +62,8 @@ class AladinTraining:
     phase: Literal["align", "distill", "joint"] = "align"
     """align: encoders and alignment head. distill: matching head, taught by a frozen teacher. joint: all at once."""
     data: Path = Path("flickr8k")
-    """Folder with captions.json and images/, or a COCO or Karpathy json file."""
+    """Folder with captions.json and images/, or a COCO or Karpathy json file. Without a dev split a part of train is
+    held out for it."""
     pictures: Path | None = None
     """Folder of the pictures, if they do not lie beside the json file."""
     recipe: str = "aladin_flickr8k"

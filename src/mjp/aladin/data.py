@@ -4,6 +4,8 @@
     Karpathy's json                          {"images": [{"filename", "filepath"?, "split", "sentences": [{"raw"}]}]}
     COCO's json                              {"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}
 
+A COCO file is one split, which its name tells: train, val or test, the last if it does not.
+
 `load_captions` takes a folder with captions.json, or one of the JSON files; then pictures lie beside it, in images/
 beside it, or in the folder given. Captions without a word are left out; captions of missing pictures are refused by
 name.
@@ -15,8 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from mjp.errors import InputError
 
+HELD_OUT = 1000
 SPLITS = {"val": "dev", "valid": "dev", "validation": "dev", "restval": "train"}
 
 
@@ -58,6 +63,22 @@ def in_split(data: list[Captioned], split: str) -> list[Captioned]:
         there = sorted({item.split for item in data})
         raise InputError(f"the data has no split {split!r}: it has {', '.join(there)}")
     return chosen
+
+
+def training_splits(data: list[Captioned]) -> tuple[list[Captioned], list[Captioned]]:
+    """Train and dev. Without a dev split, as in a COCO file, a tenth of train, at most HELD_OUT, is drawn for it.
+
+    The draw is the same in every run: a student's dev pictures were not its teacher's training pictures.
+    """
+    train = in_split(data, "train")
+    if any(item.split == "dev" for item in data):
+        return train, in_split(data, "dev")
+    count = min(HELD_OUT, max(1, len(train) // 10))
+    held = set(torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:count].tolist())
+    print(
+        f"the data has no dev split: {count} of its {len(train)} training pictures are held out, the same in every run"
+    )
+    return [t for n, t in enumerate(train) if n not in held], [train[n] for n in sorted(held)]
 
 
 def owners(data: list[Captioned]) -> list[int]:
