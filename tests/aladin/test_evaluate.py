@@ -96,6 +96,19 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
     assert facts["ndcg25"][ALIGNMENT]["crowd"]["i2t_queries"] == 1
 
 
+def test_a_split_without_judgements_is_evaluated_without_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "data" / "crowd.txt").write_text("test00.png\ttest00.png#0\t1\t3\t0\n")
+    arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
+    arguments += ["--cache", str(home / "cache"), "--workers", "0", "--rerank", "5"]
+    assert main([*arguments, "--split", "dev"]) == 0
+    assert "–/–" in capsys.readouterr().out
+    (home / "data" / "crowd.txt").write_text("nonsense\n")
+    assert main([*arguments, "--cache", str(home / "unused")]) == 2
+    assert "crowd.txt, line 1" in capsys.readouterr().err
+    assert not (home / "unused").exists()
+    (home / "data" / "crowd.txt").unlink()
+
+
 def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = home / "recipe.yaml"
     recipe.write_text(settings(home / "data", home, out=home / "by-command").to_yaml())
@@ -114,6 +127,14 @@ def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["eval", "nowhere", "--data", ".", "--mask-ratios", "1.5"], "between 0 and 1"),
         (["eval", "nowhere", "--data", ".", "--mask-ratios", "0"], "a ratio above 0"),
         (["eval", "nowhere", "--data", ".", "--mask-ratios", "1", "--draws", "0"], "at least 1"),
+        *((["eval", "nowhere", "--data", ".", "--fold", n], "--fold must be a whole number") for n in ("0", "-1")),
+        *((["eval", "nowhere", "--data", ".", "--limit", n], "--limit must be a whole number") for n in ("0", "-2")),
+        (["eval", "nowhere", "--data", ".", "--workers", "-1"], "--workers must be a whole number"),
+        (["index", "nowhere", "-o", "index", "--workers", "-1"], "--workers must be a whole number"),
+        (["train", "--data", "nowhere", "--workers", "-1"], "--workers must be a whole number"),
+        *((["train", "--data", "nowhere", "--limit", n], "--limit must be a whole number") for n in ("0", "-2")),
+        (["train", "--data", "nowhere", "--student-scale", "0"], "--student-scale must be a number of at least"),
+        (["train", "--data", "nowhere", "--teacher-scale", "-3"], "--teacher-scale must be a number of at least"),
         (["train", "--data", "nowhere"], "there is no nowhere"),
         (["train", "--recipe", "nowhere"], "there is no recipe"),
         (["train", "--recipe", "quickstart"], "there is no recipe"),

@@ -1,6 +1,8 @@
 """Tokens on disk survive a kill, are computed once, and name the pictures that cannot be read."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,8 @@ def test_whatever_a_kill_leaves_the_work_goes_on_behind_the_last_whole_row(tmp_p
     file.append(ROWS)
     os.truncate(file.tokens, file.tokens.stat().st_size - lost)
     again = file_of(tmp_path)
-    assert len(again) < 4
+    with again.filling():
+        assert len(again) < 4
     fill(again, 4, lambda start, stop: ROWS[start:stop], 2, "rows")
     assert torch.equal(again.read([3])[1][0], ROWS[3][1:])
     assert again.tokens.stat().st_size == 2 * 3 * sum(map(len, ROWS))
@@ -54,8 +57,50 @@ def test_tokens_written_without_their_lengths_are_written_again(tmp_path: Path) 
     with open(file.tokens, "ab") as handle:
         handle.write(b"half a row")
     again = file_of(tmp_path)
-    again.append(ROWS[2:])
+    with again.filling():
+        again.append(ROWS[2:])
     assert torch.equal(again.read([3])[1][0], ROWS[3][1:])
+
+
+OTHER = """
+import sys, time
+from pathlib import Path
+import torch
+from mjp.aladin.features import fill, token_file
+
+def slowly(start, stop):
+    print(start, flush=True)
+    time.sleep(0.1)
+    return [torch.full((2, 3), float(n)) for n in range(start, stop)]
+
+fill(token_file(Path(sys.argv[1]), {"kind": "test"}, 3), 10, slowly, 2, "rows")
+"""
+
+
+def test_of_two_processes_one_fills_and_the_other_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine: list[int] = []
+
+    def rows(start: int, stop: int) -> list[Tensor]:
+        mine.extend(range(start, stop))
+        return [torch.full((2, 3), float(n)) for n in range(start, stop)]
+
+    with subprocess.Popen([sys.executable, "-c", OTHER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "0\n"  # it has begun
+        file = file_of(tmp_path)
+        fill(file, 12, rows, 2, "rows")
+    assert mine == [10, 11]
+    assert file.read(range(12))[0][:, 0].tolist() == list(range(12))
+    assert "another process is filling" in capsys.readouterr().out
+
+
+def test_rows_are_read_while_another_process_appends(tmp_path: Path) -> None:
+    file = file_of(tmp_path)
+    file.append(ROWS)
+    with open(file.tokens, "ab") as handle:
+        handle.write(b"half a row")
+    assert torch.equal(file_of(tmp_path).read([3])[1][0], ROWS[3][1:])
+    assert file.tokens.stat().st_size == 2 * 3 * sum(map(len, ROWS)) + 10
 
 
 def test_another_key_is_another_folder(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score
 
 from aladin.tiny import noise
 from mjp.aladin.data import Captioned
-from mjp.aladin.relevance import judged_ndcg, ndcg, rouge_l, rouge_relevance
+from mjp.aladin.relevance import judged_ndcg, ndcg, read_judgements, rouge_l, rouge_relevance
 from mjp.errors import InputError
 
 DOGS = Captioned(Path("dogs.jpg"), ("two dogs run", "dogs on grass"), "test")
@@ -83,7 +83,7 @@ def test_people_judge_only_some_pairs(tmp_path: Path) -> None:
         "other.jpg\tdogs.jpg#1\t1\t3\t0\n"
     )
     scores = torch.tensor([[0.5, 0.1, 0.7, 9.0], [0.0, 0.0, 0.0, 0.0]])
-    found = judged_ndcg(scores, [DOGS, SNOW], tmp_path / "crowd.txt")
+    found = judged_ndcg(scores, [DOGS, SNOW], read_judgements(tmp_path / "crowd.txt"))
     expected = (1 / math.log2(3) + 0.5 / 2) / (1 + 0.5 / math.log2(3))  # ranked: snow 0, dogs 1, dogs .5
     assert found["i2t"] == pytest.approx(100 * expected)
     assert (found["i2t_queries"], found["t2i_queries"]) == (1, 0)
@@ -92,11 +92,21 @@ def test_people_judge_only_some_pairs(tmp_path: Path) -> None:
 def test_experts_give_marks_from_one_to_four(tmp_path: Path) -> None:
     (tmp_path / "experts.txt").write_text("dogs.jpg\tdogs.jpg#0\t4\t4\t4\ndogs.jpg\tsnow.jpg#0\t1\t1\t1\n")
     scores = torch.tensor([[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    found = judged_ndcg(scores, [DOGS, SNOW], tmp_path / "experts.txt")
+    found = judged_ndcg(scores, [DOGS, SNOW], read_judgements(tmp_path / "experts.txt"))
     assert found["i2t"] == pytest.approx(100 / math.log2(3))
 
 
-def test_judgements_of_other_pictures_are_refused(tmp_path: Path) -> None:
+def test_a_split_that_nobody_judged_has_no_figure(tmp_path: Path) -> None:
     (tmp_path / "crowd.txt").write_text("a.jpg\tb.jpg#0\t1\t3\t0\n")
-    with pytest.raises(InputError, match="judges no pair"):
-        judged_ndcg(torch.zeros(2, 4), [DOGS, SNOW], tmp_path / "crowd.txt")
+    found = judged_ndcg(torch.zeros(2, 4), [DOGS, SNOW], read_judgements(tmp_path / "crowd.txt"))
+    assert found == {"i2t": None, "i2t_queries": 0, "t2i": None, "t2i_queries": 0}
+
+
+@pytest.mark.parametrize(
+    "line", ["a.jpg a.jpg#0 1", "a.jpg\ta.jpg#0\tyes", "a.jpg\ta.jpg#0", "a.jpg\ta.jpg\t1", "", "a\ta#0\tnan"]
+)
+def test_a_malformed_judgement_is_refused_by_its_line(tmp_path: Path, line: str) -> None:
+    for name, good in (("crowd.txt", "a.jpg\ta.jpg#0\t1"), ("experts.txt", "a.jpg\ta.jpg#0\t1\t2\t3")):
+        (tmp_path / name).write_text(f"{good}\n{line}\n{good}\n")
+        with pytest.raises(InputError, match=rf"{name}, line 2: .* is no judgement"):
+            read_judgements(tmp_path / name)

@@ -142,6 +142,20 @@ def test_an_index_of_another_model_is_refused(tmp_path: Path, model: Aladin, ind
         Site(tmp_path / "index", model)
 
 
+def test_an_index_of_another_model_is_refused_when_it_comes_later(
+    tmp_path: Path, model: Aladin, indexed: Path, gallery: Path
+) -> None:
+    shutil.copytree(indexed, tmp_path / "index")
+    site, picture = Site(tmp_path / "index", model), content_hash(gallery / "b" / "00.png")
+    addresses = ("/", "/?q=sky", f"/thumb/{picture}", f"/why/{picture}?q=sky")
+    assert all(site.answer(address).status == 200 for address in addresses)
+    facts = (tmp_path / "index" / "index.json").read_text()
+    (tmp_path / "index" / "index.json").write_text(facts.replace(model.hash, "0" * 16))
+    for address in addresses:
+        with pytest.raises(InputError, match="another model"):
+            site.answer(address)
+
+
 def test_only_names_of_this_machine_are_answered(port: int) -> None:
     for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
         assert ask(port, "/", host)[0].status == 200

@@ -251,3 +251,26 @@ def test_a_guide_is_asked_about_the_pictures_and_captions_of_the_step(data: Path
 def test_a_guide_is_for_the_alignment_phase(data: Path, home: Path) -> None:
     with pytest.raises(InputError, match="--guide teaches the alignment head"):
         settings(data, home, phase="distill", guide=home / "run")
+
+
+def test_a_coco_file_is_trained_on_with_a_part_held_out(
+    data: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = json.loads((data / "captions.json").read_text())
+    names = [name for name, entry in facts.items() if entry["split"] == "train"]
+    coco = {
+        "images": [{"id": number, "file_name": name} for number, name in enumerate(names)],
+        "annotations": [
+            {"image_id": n, "caption": text} for n, name in enumerate(names) for text in facts[name]["captions"]
+        ],
+    }
+    (home / "captions_train.json").write_text(json.dumps(coco))
+    run = AladinRun(settings(home / "captions_train.json", home, pictures=data / "images", epochs=1))
+    assert "2 of its 24 training pictures are held out" in capsys.readouterr().out
+    used = [{item.path.name for item in corpus.items} for corpus in (run.corpus, run.dev)]
+    assert [len(each) for each in used] == [22, 2]
+    assert used[0] | used[1] == set(names)
+    run.train()
+    assert epochs(home / "run")[-1]["rsum"] > 0
+    other = AladinRun(settings(home / "captions_train.json", home, pictures=data / "images", seed=7))
+    assert {item.path.name for item in other.dev.items} == used[1]  # whatever the seed

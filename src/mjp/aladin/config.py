@@ -62,7 +62,8 @@ class AladinTraining:
     phase: Literal["align", "distill", "joint"] = "align"
     """align: encoders and alignment head. distill: matching head, taught by a frozen teacher. joint: all at once."""
     data: Path = Path("flickr8k")
-    """Folder with captions.json and images/, or a COCO or Karpathy json file."""
+    """Folder with captions.json and images/, or a COCO or Karpathy json file. Without a dev split a part of train is
+    held out for it."""
     pictures: Path | None = None
     """Folder of the pictures, if they do not lie beside the json file."""
     recipe: str = "aladin_flickr8k"
@@ -135,10 +136,22 @@ class AladinTraining:
     """The model; distill takes all but the matching head from its teacher."""
 
     def __post_init__(self) -> None:
-        for name in ("views", "captions", "epochs", "batch_size", "eval_every", "log_every"):
-            whole("--" + name.replace("_", "-"), getattr(self, name), least=1)
-        for name in ("lr", "weight_decay", "warmup_epochs", "clip_grad", "margin", "hard_warmup", "student_scale"):
-            number("--" + name.replace("_", "-"), getattr(self, name), least=0)
+        ones = ("views", "captions", "epochs", "batch_size", "eval_every", "log_every", "limit", "stop_after")
+        scales = ("teacher_scale", "student_scale")
+        for name, value in vars(self).items():
+            option = "--" + name.replace("_", "-")
+            if value is not None and name in (*ones, "workers", "max_unreadable"):
+                whole(option, value, least=int(name in ones))
+            elif value is not None and name in (
+                "lr",
+                "weight_decay",
+                "warmup_epochs",
+                "clip_grad",
+                "margin",
+                "hard_warmup",
+                *scales,
+            ):
+                number(option, value, least=1e-6 if name in scales else 0)
         number("--ema", self.ema, least=0, most=1)
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")

@@ -4,6 +4,8 @@
     Karpathy's json                          {"images": [{"filename", "filepath"?, "split", "sentences": [{"raw"}]}]}
     COCO's json                              {"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}
 
+A COCO file is one split, which its name tells: train, val or test, the last if it does not.
+
 `load_captions` takes a folder with captions.json, or one of the JSON files; then pictures lie beside it, in images/
 beside it, or in the folder given. Captions without a word are left out; captions of missing pictures are refused by
 name.
@@ -15,8 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from mjp.errors import InputError
 
+HELD_OUT = 1000
 SPLITS = {"val": "dev", "valid": "dev", "validation": "dev", "restval": "train"}
 
 
@@ -38,6 +43,10 @@ def load_captions(source: Path, pictures: Path | None = None) -> list[Captioned]
         rows = list(_rows(facts, file))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file} is neither captions.json nor COCO's nor Karpathy's json: {error!r}") from error
+    for name, captions, split in rows:
+        # a text in the place of the list would be taken for one caption per letter
+        if not isinstance(captions, list) or not all(isinstance(text, str) for text in (name, split, *captions)):
+            raise InputError(f"{file}: {name!r} needs a list of texts as its captions, and a text as its split")
     homes = [pictures] if pictures is not None else [file.parent / "images", file.parent]
     found = [_captioned(homes, name, captions, split) for name, captions, split in rows]
     missing = [name for (name, *_), item in zip(rows, found, strict=True) if item is None]
@@ -58,6 +67,22 @@ def in_split(data: list[Captioned], split: str) -> list[Captioned]:
         there = sorted({item.split for item in data})
         raise InputError(f"the data has no split {split!r}: it has {', '.join(there)}")
     return chosen
+
+
+def training_splits(data: list[Captioned]) -> tuple[list[Captioned], list[Captioned]]:
+    """Train and dev. Without a dev split, as in a COCO file, a tenth of train, at most HELD_OUT, is drawn for it.
+
+    The draw is the same in every run: a student's dev pictures were not its teacher's training pictures.
+    """
+    train = in_split(data, "train")
+    if any(item.split == "dev" for item in data):
+        return train, in_split(data, "dev")
+    count = min(HELD_OUT, max(1, len(train) // 10))
+    held = set(torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:count].tolist())
+    print(
+        f"the data has no dev split: {count} of its {len(train)} training pictures are held out, the same in every run"
+    )
+    return [t for n, t in enumerate(train) if n not in held], [train[n] for n in sorted(held)]
 
 
 def owners(data: list[Captioned]) -> list[int]:

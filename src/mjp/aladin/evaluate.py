@@ -5,7 +5,6 @@ vector      S^m of every pair: one product of vectors; the student
 two-stage   the K best by vector in the order of S^a, both directions; K is chosen on dev, never on test
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from mjp.aladin.corpus import Corpus, encode_corpus
 from mjp.aladin.metrics import Ranks, Recall, folded_recall, overlap, ranks, recall, rerank, rsum_intervals
 from mjp.aladin.model import Aladin, Codes
-from mjp.aladin.relevance import judged_ndcg, ndcg, rouge_relevance
+from mjp.aladin.relevance import Judgement, judged_ndcg, ndcg, rouge_relevance
 
 ALIGNMENT, VECTOR, TWO_STAGE = "alignment", "vector", "two-stage"
 
@@ -64,14 +63,14 @@ def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fol
     return results
 
 
-def graded(scores: dict[str, Tensor], corpus: Corpus, judgements: list[Path]) -> dict[str, Any]:
+def graded(scores: dict[str, Tensor], corpus: Corpus, judgements: dict[str, list[Judgement]]) -> dict[str, Any]:
     """NDCG@25 in percent by ROUGE-L, and by the people whose judgements there are."""
     relevance = rouge_relevance(corpus.items)
     results: dict[str, Any] = {}
     for name, matrix in scores.items():
         means = [float(ndcg(s, r).mean()) for s, r in ((matrix, relevance), (matrix.T, relevance.T))]
         results[name] = {"rouge_l": {"i2t": 100 * means[0], "t2i": 100 * means[1]}}
-        results[name] |= {file.stem: judged_ndcg(matrix, corpus.items, file) for file in judgements}
+        results[name] |= {who: judged_ndcg(matrix, corpus.items, said) for who, said in judgements.items()}
     return results
 
 

@@ -6,13 +6,16 @@
       lengths.i32   1 + N of every row; 0 stands for a picture that could not be read
 
 Both files only grow. Lengths are written after their tokens, so whatever a kill leaves behind the last complete row is
-cut off, and the work goes on there. Reading goes through a memory map: a training run never holds the features.
+cut off, and the work goes on there. Runs may share a folder: one fills it, under a lock, the others wait and find it
+filled. Reading goes through a memory map: a training run never holds the features.
 """
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,13 +44,27 @@ class TokenFile:
         self.tokens, self.lengths = folder / "tokens.f16", folder / "lengths.i32"
         for file in (self.tokens, self.lengths):
             file.touch()
-        self._cut()
 
     def __len__(self) -> int:
         return self.lengths.stat().st_size // 4
 
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """Keep other processes from appending, or wait for one that does; it may have left nothing to be done."""
+        with open(self.folder / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                tqdm.write(f"another process is filling {self.folder}: waiting until it is done")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                self._cut()
+                yield
+            finally:
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: processes that read pictures have it open too
+
     def append(self, rows: Rows) -> None:
-        """Add rows; all of them are there afterwards, or, after a kill, a part of them."""
+        """Add rows while `filling`; all of them are there afterwards, or, after a kill, a part of them."""
         flat = torch.cat([row.half().cpu() for row in rows]).numpy()
         _append(self.tokens, flat.tobytes())
         _append(self.lengths, np.array([len(row) for row in rows], np.int32).tobytes())
@@ -66,7 +83,8 @@ class TokenFile:
     @cached_property
     def _mapped(self) -> tuple[Any, Any]:
         offsets = np.concatenate([[0], np.fromfile(self.lengths, np.int32).cumsum(dtype=np.int64)])
-        return offsets, np.memmap(self.tokens, np.float16, "r").reshape(-1, self.width)
+        # no further than lengths are known: another process may be appending more
+        return offsets, np.memmap(self.tokens, np.float16, "r", shape=(int(offsets[-1]), self.width))
 
     def _cut(self) -> None:
         """Take off what a kill left incomplete."""
@@ -88,7 +106,7 @@ def token_file(cache: Path, key: dict[str, Any], width: int) -> TokenFile:
 
 def fill(file: TokenFile, count: int, compute: Callable[[int, int], Rows], batch: int, what: str) -> None:
     """Append what is missing of `count` rows, `compute(start, stop)` by `compute`."""
-    with tqdm(total=count, initial=len(file), desc=what, unit="row", disable=None) as bar:
+    with file.filling(), tqdm(total=count, initial=len(file), desc=what, unit="row", disable=None) as bar:
         for start in range(len(file), count, batch):
             stop = min(start + batch, count)
             file.append(compute(start, stop))
@@ -106,7 +124,8 @@ class PictureFeatures:
         # view by view, so that more views only lengthen the file that fewer have made
         self.key = {"kind": "pictures", **vision.facts(), "files": _files(data)}
         self.file = token_file(cache, self.key, vision.width)
-        self._fill(workers)
+        with self.file.filling():
+            self._fill(workers)
         broken = {place % len(data) for place in self.file.unreadable() if place < len(self.rows)}
         _name_unreadable([data[number].path for number in sorted(broken)], max_unreadable)
         self.kept = [number for number in range(len(data)) if number not in broken]

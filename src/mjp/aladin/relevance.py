@@ -3,8 +3,8 @@
 Recall knows one right answer. Graded relevance also rewards a picture that fits the query nearly as well.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -74,18 +74,54 @@ def _rouge_rows(candidate: str, bits: _Bits) -> "np.ndarray[tuple[int], np.dtype
     return np.divide((1 + BETA**2) * precision * recall, weighted, out=np.zeros_like(common), where=weighted > 0)
 
 
-def judged_ndcg(scores: Tensor, pictures: list[Captioned], file: Path, k: int = 25) -> dict[str, float | None]:
+class Judgement(NamedTuple):
+    """What people say about a picture and a caption, which may be another picture's."""
+
+    picture: str
+    owner: str  # the picture that the caption was written for
+    caption: int  # which of its captions
+    relevance: float  # 0–1
+
+
+def read_judgements(file: Path) -> list[Judgement]:
+    """Flickr8k's crowd.txt (share of yes) or experts.txt (three marks of 1–4)."""
+    found = []
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            found.append(_judgement(line, experts=file.stem.startswith("expert")))
+        except (ValueError, IndexError) as error:
+            raise InputError(
+                f"{file}, line {number}: {line[:80]!r} is no judgement (PICTURE, PICTURE#NUMBER and marks, with tabs "
+                "between): correct or remove the line"
+            ) from error
+    return found
+
+
+def _judgement(line: str, *, experts: bool) -> Judgement:
+    picture, caption, *values = line.split("\t")
+    owner, _, which = caption.partition("#")
+    marks = [float(value) for value in values]
+    relevance = (sum(marks) / max(len(marks), 1) - 1) / 3 if experts else marks[0]
+    if not 0 <= relevance <= 1 or int(which) < 0:
+        raise ValueError(line)
+    return Judgement(picture, owner, int(which), relevance)
+
+
+def judged_ndcg(
+    scores: Tensor, pictures: list[Captioned], judgements: list[Judgement], k: int = 25
+) -> dict[str, float | None]:
     """NDCG in percent over the pairs that people judged, both directions, and how many queries that is.
 
     Only judged candidates are ranked: the others may fit or not, nobody said. Queries whose judged candidates are all
-    alike say nothing and are left out.
+    alike say nothing and are left out; None if that leaves no query, as in a split that nobody judged.
     """
+    numbers = {item.path.name: n for n, item in enumerate(pictures)}
+    starts = np.cumsum([0, *(len(item.captions) for item in pictures)]).tolist()
     marks = torch.full(scores.shape, torch.nan, dtype=torch.float64)
-    for picture, caption, mark in _judgements(file, pictures):
-        marks[picture, caption] = mark
+    for picture, owner, caption, relevance in judgements:
+        if picture in numbers and owner in numbers and caption < len(pictures[numbers[owner]].captions):
+            marks[numbers[picture], starts[numbers[owner]] + caption] = relevance
     i2t, t2i = _over_judged(scores, marks, k), _over_judged(scores.T, marks.T, k)
-    if not len(i2t) and not len(t2i):
-        raise InputError(f"{file} judges no pair of these pictures and captions")
     return {
         **{"i2t": 100 * float(i2t.mean()) if len(i2t) else None, "i2t_queries": len(i2t)},
         **{"t2i": 100 * float(t2i.mean()) if len(t2i) else None, "t2i_queries": len(t2i)},
@@ -99,18 +135,3 @@ def _over_judged(scores: Tensor, marks: Tensor, k: int) -> Tensor:
         if judged.any() and mark[judged].min() < mark[judged].max():
             found.append(ndcg(row[judged].unsqueeze(0), mark[judged].unsqueeze(0), k))
     return torch.cat(found) if found else torch.zeros(0)
-
-
-def _judgements(file: Path, pictures: list[Captioned]) -> Iterator[tuple[int, int, float]]:
-    """(picture, caption, relevance 0–1) of Flickr8k's crowd.txt (share of yes) or experts.txt (three marks of 1–4)."""
-    numbers = {item.path.name: n for n, item in enumerate(pictures)}
-    starts = np.cumsum([0, *(len(item.captions) for item in pictures)]).tolist()
-    for line in file.read_text().splitlines():
-        name, caption, *values = line.split("\t")
-        of, _, which = caption.partition("#")
-        if name not in numbers or of not in numbers or int(which) >= len(pictures[numbers[of]].captions):
-            continue
-        given = [float(value) for value in values]
-        experts = file.stem.startswith("expert")
-        relevance = (sum(given) / len(given) - 1) / 3 if experts else given[0]
-        yield numbers[name], starts[numbers[of]] + int(which), relevance

@@ -11,6 +11,7 @@ turned away), and its pages load nothing from elsewhere and run no script.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -64,7 +65,17 @@ class Site:
     engine: Engine = "exact"
 
     def __post_init__(self) -> None:
-        Index(self.folder).check_model(self.model.hash)
+        self._index()
+
+    @cached_property
+    def _hash(self) -> str:
+        return self.model.hash
+
+    def _index(self) -> Index:
+        """The index as it is now; one of another model may have taken its place."""
+        index = Index(self.folder)
+        index.check_model(self._hash)
+        return index
 
     def answer(self, address: str) -> Answer:
         parts = urlsplit(address)
@@ -82,7 +93,7 @@ class Site:
         return MISSING
 
     def _page(self, text: str, chosen: str | None) -> Answer:
-        index = Index(self.folder)
+        index = self._index()
         facts: dict[str, Any] = {"query": text, "pictures": len(index), "version": __version__, "rerank": self.rerank}
         facts |= {"error": None, "columns": [], "why": None}
         if text:
@@ -104,11 +115,11 @@ class Site:
         return {"columns": columns, "why": {"id": chosen, "paths": paths, "words": words}}
 
     def _thumb(self, picture: str) -> Answer:
-        found = self._picture(Index(self.folder), picture, 320)
+        found = self._picture(self._index(), picture, 320)
         return MISSING if found is None else _jpeg(found)
 
     def _why(self, picture: str, text: str, word: str | None) -> Answer:
-        index = Index(self.folder)
+        index = self._index()
         row, shown = index.row(picture), self._picture(index, picture, 480)
         if row is None or shown is None:
             return MISSING

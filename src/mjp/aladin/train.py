@@ -22,7 +22,7 @@ from mjp.aladin.alignment import align
 from mjp.aladin.build import fresh_model, learning_rate, student_of_teacher
 from mjp.aladin.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.corpus import Corpus, TeacherTokens, encode_corpus, on
-from mjp.aladin.data import in_split, load_captions
+from mjp.aladin.data import load_captions, training_splits
 from mjp.aladin.guide import Guide, calibrate
 from mjp.aladin.losses import infonce, listnet, triplet
 from mjp.aladin.metrics import ranks, recall
@@ -52,7 +52,7 @@ class AladinRun:
         if self.found is not None and (self.folder / "config.yaml").exists():  # before anything is computed
             refuse_other_run(self.folder / "config.yaml", config.to_yaml(), FREE_TO_CHANGE)
         data = load_captions(config.data, config.pictures)
-        splits = [in_split(data, split)[: config.limit] for split in ("train", "dev")]
+        splits = [split[: config.limit] for split in training_splits(data)]
         torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
         self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, splits[0])
         self.model = self.model.to(self.device)

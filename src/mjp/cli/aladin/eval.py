@@ -16,6 +16,7 @@ import tyro
 if TYPE_CHECKING:
     from mjp.aladin.data import Captioned
     from mjp.aladin.model import Aladin
+    from mjp.aladin.relevance import Judgement
 
 
 @dataclass
@@ -58,6 +59,7 @@ def run(options: Options) -> None:
     from mjp.aladin.charts import draw_masking
     from mjp.aladin.data import in_split, load_captions
     from mjp.aladin.masking import vit_of
+    from mjp.aladin.relevance import read_judgements
     from mjp.aladin.seeds import over_seeds
     from mjp.aladin.shipped import find_aladin
     from mjp.aladin.tables import mask_table, scorer_table, seed_table
@@ -74,9 +76,12 @@ def run(options: Options) -> None:
     data = load_captions(options.data, options.pictures)
     names = [options.split, *([options.choose_on] if len(options.rerank) > 1 else [])]
     splits = {name: in_split(data, name)[: options.limit] for name in names}
+    folder = options.data if options.data.is_dir() else options.data.parent
+    files = [path for path in (folder / "crowd.txt", folder / "experts.txt") if path.is_file()]
+    judgements = {path.stem: read_judgements(path) for path in files}
     found: dict[str, Any] = {}
     for name, model in models.items():
-        found[name] = _measured(name, model, splits, options)
+        found[name] = _measured(name, model, splits, judgements, options)
         print(scorer_table(name, options.split, found[name]))
         if options.mask_ratios:
             print(mask_table(name, found[name]["masking"]))
@@ -107,9 +112,20 @@ def _check(options: Options) -> None:
     if options.mask_ratios and not max(options.mask_ratios):
         raise InputError("--mask-ratios needs a ratio above 0; γ = 0 is always measured")
     whole("--draws", options.draws, least=1)
+    whole("--workers", options.workers)
+    whole("--max-unreadable", options.max_unreadable)
+    for name in ("fold", "limit"):
+        if getattr(options, name) is not None:
+            whole(f"--{name}", getattr(options, name), least=1)
 
 
-def _measured(name: str, model: "Aladin", splits: "dict[str, list[Captioned]]", options: Options) -> dict[str, Any]:
+def _measured(
+    name: str,
+    model: "Aladin",
+    splits: "dict[str, list[Captioned]]",
+    judgements: "dict[str, list[Judgement]]",
+    options: Options,
+) -> dict[str, Any]:
     from mjp.aladin.corpus import Corpus
     from mjp.aladin.evaluate import choose_k, graded, measure, score_matrices
     from mjp.aladin.masking import mask_curve
@@ -122,8 +138,6 @@ def _measured(name: str, model: "Aladin", splits: "dict[str, list[Captioned]]", 
     if options.choose_on in scores:
         k = choose_k(scores[options.choose_on], corpora[options.choose_on].owner, options.rerank)
     corpus, found = corpora[options.split], scores[options.split]
-    folder = options.data if options.data.is_dir() else options.data.parent
-    judgements = [path for path in (folder / "crowd.txt", folder / "experts.txt") if path.is_file()]
     facts = {
         **{"hash": model.hash, "pictures": len(corpus.items), "captions": len(corpus.texts)},
         "training": training_of(Path(name)),
