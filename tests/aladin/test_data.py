@@ -83,6 +83,19 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: str) -> None
         load_captions(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *({"captions": captions} for captions in ([None], [3], [["x"]], "a dog", None, {"a": 1})),
+        *({"captions": ["a dog"], "split": split} for split in (["train"], 3, None)),
+    ],
+)
+def test_captions_are_lists_of_texts(tmp_path: Path, entry: Any) -> None:
+    picture(tmp_path / "a.jpg")
+    with pytest.raises(InputError, match=r"captions\.json: 'a\.jpg' needs a list of texts"):
+        load_captions(write(tmp_path / "captions.json", {"a.jpg": entry}))
+
+
 def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no"):
         load_captions(tmp_path)

@@ -43,6 +43,10 @@ def load_captions(source: Path, pictures: Path | None = None) -> list[Captioned]
         rows = list(_rows(facts, file))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file} is neither captions.json nor COCO's nor Karpathy's json: {error!r}") from error
+    for name, captions, split in rows:
+        # a text in the place of the list would be taken for one caption per letter
+        if not isinstance(captions, list) or not all(isinstance(text, str) for text in (name, split, *captions)):
+            raise InputError(f"{file}: {name!r} needs a list of texts as its captions, and a text as its split")
     homes = [pictures] if pictures is not None else [file.parent / "images", file.parent]
     found = [_captioned(homes, name, captions, split) for name, captions, split in rows]
     missing = [name for (name, *_), item in zip(rows, found, strict=True) if item is None]

@@ -112,6 +112,11 @@ def _check(options: Options) -> None:
     if options.mask_ratios and not max(options.mask_ratios):
         raise InputError("--mask-ratios needs a ratio above 0; γ = 0 is always measured")
     whole("--draws", options.draws, least=1)
+    whole("--workers", options.workers)
+    whole("--max-unreadable", options.max_unreadable)
+    for name in ("fold", "limit"):
+        if getattr(options, name) is not None:
+            whole(f"--{name}", getattr(options, name), least=1)
 
 
 def _measured(

@@ -38,8 +38,10 @@ def run(options: Options) -> None:
     from mjp.aladin.index import FACTS, Index
     from mjp.aladin.intake import index_pictures
     from mjp.aladin.shipped import SHIPPED, find_aladin
+    from mjp.checks import whole
     from mjp.training.distributed import pick_device
 
+    whole("--workers", options.workers)
     before = Index(options.out).facts if (options.out / FACTS).is_file() else None
     model, source = find_aladin(options.model or (before.source if before else SHIPPED))
     ratio = options.mask_ratio if options.mask_ratio is not None else before.mask_ratio if before else 0.0
