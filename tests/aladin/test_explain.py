@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from aladin.gallery import take_in
-from mjp.aladin.explain import Word, box, draw_choices, draw_heat, explain, pieces_of_words
+from mjp.aladin.explain import Word, box, draw_choices, draw_heat, explain, pieces_of_words, unread_words
 from mjp.aladin.index import Index
 from mjp.aladin.model import Aladin
 from mjp.aladin.search import alignment_scores
@@ -34,6 +34,11 @@ def test_every_piece_belongs_to_one_word(model: Aladin) -> None:
     assert dict(groups)["日本"]  # characters that training never saw
     long = " ".join(["sky"] * 500)
     assert sum(len(pieces) for _, pieces in pieces_of_words(model, long)) == len(model.piece_names(long)) < 500
+
+
+def test_words_beyond_the_longest_query_are_counted(model: Aladin) -> None:
+    assert unread_words(model, TEXT) == 0
+    assert unread_words(model, " ".join(["sky"] * 70)) == 70 - 64 // len(model.piece_names("sky"))
 
 
 def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_path: Path) -> None:

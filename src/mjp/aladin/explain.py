@@ -57,6 +57,11 @@ def pieces_of_words(model: Aladin, text: str) -> Iterator[tuple[str, list[int]]]
         start = end
 
 
+def unread_words(model: Aladin, text: str) -> int:
+    """How many words at the end of a text the model does not read."""
+    return len(words_of(text)) - sum(1 for _ in pieces_of_words(model, text))
+
+
 def box(patch: int, grid: tuple[int, int], size: tuple[int, int]) -> tuple[float, float, float, float]:
     """Left, top, right and bottom of a patch in a picture of that width and height."""
     (rows, columns), (width, height) = grid, size
