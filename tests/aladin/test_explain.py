@@ -1,14 +1,16 @@
 """An explanation is the score taken apart, and what is drawn is where it says."""
 
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from aladin.gallery import take_in
-from mjp.aladin.explain import Word, box, draw_choices, draw_heat, explain, pieces_of_words
+from mjp.aladin.explain import Word, box, draw_choices, draw_heat, explain, pieces_of_words, unread_words
 from mjp.aladin.index import Index
 from mjp.aladin.model import Aladin
 from mjp.aladin.search import alignment_scores
@@ -34,6 +36,11 @@ def test_every_piece_belongs_to_one_word(model: Aladin) -> None:
     assert dict(groups)["日本"]  # characters that training never saw
     long = " ".join(["sky"] * 500)
     assert sum(len(pieces) for _, pieces in pieces_of_words(model, long)) == len(model.piece_names(long)) < 500
+
+
+def test_words_beyond_the_longest_query_are_counted(model: Aladin) -> None:
+    assert unread_words(model, TEXT) == 0
+    assert unread_words(model, " ".join(["sky"] * 70)) == 70 - 64 // len(model.piece_names("sky"))
 
 
 def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_path: Path) -> None:
@@ -63,3 +70,25 @@ def test_a_frame_is_around_the_chosen_patch_and_light_falls_on_it() -> None:
     assert tuple(drawn[25, 25]) == (128, 128, 128)
     light = np.array(draw_heat(grey, word, (4, 4), torch.zeros(16, dtype=torch.bool)))
     assert light[125, 125].mean() > 3 * light[25, 25].mean()
+
+
+def test_no_label_covers_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that choose neighbouring patches, in one row, in one column, and at the edges."""
+    drawn: list[tuple[float, float, float, float]] = []
+    rectangle = ImageDraw.ImageDraw.rectangle
+
+    def noted(self: Any, xy: Any, **settings: Any) -> None:
+        if "fill" in settings:
+            drawn.append(xy)
+        rectangle(self, xy, **settings)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "rectangle", noted)
+    names = ["standing", "mountaineer", "photographer", "snow", "a", "with", "helicopter", "rescue"]
+    for patches in ([0, 1, 2, 7, 8, 14, 48, 42], [20, 21, 22, 13, 6, 27, 34, 41]):
+        words = [Word(name, 1.0, torch.zeros(49), patch, False) for name, patch in zip(names, patches, strict=True)]
+        drawn.clear()
+        draw_choices(Image.new("RGB", (280, 210)), words, (7, 7))
+        assert len(drawn) == 8
+        for (a, b, c, d), (e, f, g, h) in combinations(drawn, 2):
+            assert c < e or g < a or d < f or h < b
+        assert all(left >= 0 and top >= 0 and right <= 280 and bottom <= 210 for left, top, right, bottom in drawn)

@@ -55,6 +55,17 @@ class AladinConfig:
             raise InputError(f"width {self.width} must be a multiple of heads {self.heads}")
 
 
+# the smallest values of a run's numbers
+LEAST_WHOLE = {
+    **dict.fromkeys(("views", "captions", "epochs", "batch_size", "eval_every", "log_every", "limit", "stop_after"), 1),
+    **{"workers": 0, "max_unreadable": 0},
+}
+LEAST_REAL = {
+    **dict.fromkeys(("lr", "weight_decay", "warmup_epochs", "clip_grad", "margin", "hard_warmup"), 0.0),
+    **{"teacher_scale": 1e-6, "student_scale": 1e-6},
+}
+
+
 @dataclass(kw_only=True)
 class AladinTraining:
     """A training run. Fields not given on the command line come from the recipe."""
@@ -136,22 +147,10 @@ class AladinTraining:
     """The model; distill takes all but the matching head from its teacher."""
 
     def __post_init__(self) -> None:
-        ones = ("views", "captions", "epochs", "batch_size", "eval_every", "log_every", "limit", "stop_after")
-        scales = ("teacher_scale", "student_scale")
-        for name, value in vars(self).items():
-            option = "--" + name.replace("_", "-")
-            if value is not None and name in (*ones, "workers", "max_unreadable"):
-                whole(option, value, least=int(name in ones))
-            elif value is not None and name in (
-                "lr",
-                "weight_decay",
-                "warmup_epochs",
-                "clip_grad",
-                "margin",
-                "hard_warmup",
-                *scales,
-            ):
-                number(option, value, least=1e-6 if name in scales else 0)
+        for least, check in ((LEAST_WHOLE, whole), (LEAST_REAL, number)):
+            for name, bound in least.items():
+                if getattr(self, name) is not None:
+                    check("--" + name.replace("_", "-"), getattr(self, name), least=bound)
         number("--ema", self.ema, least=0, most=1)
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")

@@ -21,6 +21,9 @@ from mjp.aladin.tokenizer import words_of
 COLOURS = ("#b34700", "#005a8c", "#00664b", "#8c3a6b", "#5b4b00", "#3d3d8f", "#7a1f1f", "#2f5d62")
 
 
+LABEL = 17  # height of a label in pixels
+
+
 class Word(NamedTuple):
     """A word of a query, in the eyes of one picture."""
 
@@ -57,6 +60,11 @@ def pieces_of_words(model: Aladin, text: str) -> Iterator[tuple[str, list[int]]]
         start = end
 
 
+def unread_words(model: Aladin, text: str) -> int:
+    """How many words at the end of a text the model does not read."""
+    return len(words_of(text)) - sum(1 for _ in pieces_of_words(model, text))
+
+
 def box(patch: int, grid: tuple[int, int], size: tuple[int, int]) -> tuple[float, float, float, float]:
     """Left, top, right and bottom of a patch in a picture of that width and height."""
     (rows, columns), (width, height) = grid, size
@@ -74,15 +82,30 @@ def draw_choices(picture: Image.Image, words: list[Word], grid: tuple[int, int])
             chosen.setdefault(word.patch, []).append(word.text)
     for number, patch in enumerate(chosen):
         draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)
+    labels: list[tuple[float, float, float]] = []
     for number, (patch, names) in enumerate(chosen.items()):  # after all frames, so that none crosses a word
-        left, top, _, bottom = box(patch, grid, picture.size)
         label = " ".join(names)
-        width, height = draw.textbbox((0, 0), label, font)[2] + 6, 17
-        left = max(0.0, min(left, picture.width - width))
-        top = top - height if top >= height else bottom  # above the frame, at the upper edge below it
-        draw.rectangle((left, top, left + width, top + height), fill=COLOURS[number % len(COLOURS)])
+        width = draw.textbbox((0, 0), label, font)[2] + 6
+        left, top = _place(box(patch, grid, picture.size), width, picture.size, labels)
+        labels.append((left, top, width))
+        draw.rectangle((left, top, left + width, top + LABEL), fill=COLOURS[number % len(COLOURS)])
         draw.text((left + 3, top), label, "white", font)
     return drawn
+
+
+def _place(
+    frame: tuple[float, float, float, float],
+    width: float,
+    size: tuple[int, int],
+    labels: list[tuple[float, float, float]],
+) -> tuple[float, float]:
+    """Left and top of a label: above its frame, below it, or the nearest height at which it covers no other."""
+    left, above = max(0.0, min(frame[0], size[0] - width)), frame[1] - LABEL
+    near = [y for x, y, w in labels if x <= left + width and left <= x + w]  # others in the same columns
+    lowest = size[1] - LABEL
+    tops = (above, frame[3], *sorted(range(lowest), key=lambda top: abs(top - above)))
+    free = (top for top in tops if 0 <= top <= lowest and all(abs(top - other) > LABEL for other in near))
+    return left, next(free, max(above, 0.0))
 
 
 def draw_heat(picture: Image.Image, word: Word, grid: tuple[int, int], hidden: Tensor) -> Image.Image:

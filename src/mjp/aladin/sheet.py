@@ -27,6 +27,7 @@ def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], 
     font, small = ImageFont.load_default(17), ImageFont.load_default(13)
     columns = min(COLUMNS, len(found))
     rows, height = -(-len(found) // columns), SIDE + 2 * LINE + GAP
+    title = _fitting(printable(" ".join(title.split())), font, COLUMNS * (SIDE + GAP) - GAP)
     width = max(GAP + columns * (SIDE + GAP), 2 * GAP + int(font.getlength(title)))
     sheet = Image.new("RGB", (width, 2 * GAP + LINE + rows * height), PAPER)
     draw = ImageDraw.Draw(sheet)
@@ -43,7 +44,7 @@ def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], 
                 picture = draw_choices(picture, words[each.id], grid)
             sheet.paste(picture, (left + (SIDE - picture.width) // 2, top + (SIDE - picture.height) // 2))
         draw.text((left, top + SIDE + 3), f"{number + 1}   {scores(each)}", INK, small)
-        draw.text((left, top + SIDE + 3 + LINE), _fitting(name(each), small), QUIET, small)
+        draw.text((left, top + SIDE + 3 + LINE), _fitting(name(each), small, SIDE), QUIET, small)
     return sheet
 
 
@@ -56,9 +57,9 @@ def scores(found: Found) -> str:
     return f"cosine {hit.cosine:.3f}" + ("" if hit.alignment is None else f", alignment {hit.alignment:.2f}")
 
 
-def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
-    """As much of a text as fits under a picture."""
-    if font.getlength(text) <= SIDE:
-        return text
-    length = next(n for n in range(len(text), 0, -1) if font.getlength(text[:n] + "…") <= SIDE)
-    return text[:length] + "…"
+def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+    """As much of a text as fits into a width in pixels."""
+    shown = text[: width // 3]  # hardly a letter is narrower than three pixels
+    while font.getlength(shown + "…" * (shown != text)) > width:
+        shown = shown[:-1]
+    return shown + "…" * (shown != text)

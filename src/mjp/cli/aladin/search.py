@@ -45,7 +45,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.explain import explain
+    from mjp.aladin.explain import explain, unread_words
     from mjp.aladin.index import Index
     from mjp.aladin.search import name_hits, read_picture, two_stage
     from mjp.aladin.sheet import contact_sheet
@@ -63,6 +63,8 @@ def run(options: Options) -> None:
     found = name_hits(index, hits)
     words = {each.id: explain(index, model, options.query, query, each.hit.row) for each in found if options.explain}
     print(_table(found, words))
+    if options.query and (unread := unread_words(model, options.query)):
+        print(f"\nthe query is too long: its last {unread} words were not read")
     options.out.mkdir(parents=True, exist_ok=True)
     title = options.query if options.picture is None else f"like {options.picture.name}"
     sheet = contact_sheet(title, found, words, index.facts.grid)
