@@ -51,11 +51,13 @@ def findings(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def test_a_plain_gradient_gives_the_picture_away_and_the_table_says_so(folder: Path, tmp_path: Path) -> None:
-    defences = ["--defences", "none", "mjp:0.5", "--attacks", "direct", "subspace"]
+    defences = ["--defences", "none", "mjp:0.5", "fedavg:3", "--attacks", "direct", "subspace"]
     model = ["--model", str(folder / "model"), "--out", str(tmp_path)]
     assert main(["attack", str(folder / "picture.png"), *model, *defences]) == 0
     found = findings(tmp_path)
     assert found["none", "direct"]["scores"]["a"][0]["psnr"] > 50
+    assert found["fedavg:3", "direct"]["scores"]["a"][0]["psnr"] > 50
+    assert found["fedavg:3", "direct"]["facts"]["match"] > 0.99
     assert found["none", "guess"]["scores"]["a"][0]["psnr"] < 25
     assert "E_unk" in found["none", "subspace"]["refused"]
     assert set(found["mjp:0.5", "direct"]["scores"]) == {"b", "c"}
