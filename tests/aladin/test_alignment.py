@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from aladin.tiny import noise
-from mjp.aladin.alignment import Mode, align, best_patches
+from mjp.aladin.alignment import Mode, align
 from mjp.errors import InputError
 
 MODES = get_args(Mode)
@@ -105,15 +105,6 @@ def test_the_order_of_patches_and_words_does_not_matter(
     p, w = torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([7, 2, 0, 1, 3, 6, 4, 5])
     again = align(patches[:, p], patch_valid[:, p], words[:, w], word_valid[:, w], mode=mode)
     torch.testing.assert_close(again, align(*batch, mode=mode))
-
-
-def test_the_best_patch_of_every_word(batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
-    patches, patch_valid, words, _ = batch
-    best, which = best_patches(patches, patch_valid, words[0])
-    torch.testing.assert_close(best.sum(1), align(patches, patch_valid, words[:1], torch.ones(1, 8).bool())[:, 0])
-    assert (which[2] == 0).all()  # it has one real patch
-    chosen = patches[0, which[0, 4]]
-    torch.testing.assert_close(best[0, 4], torch.nn.functional.cosine_similarity(chosen, words[0, 4], dim=0))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -13,10 +13,11 @@ import torch
 from aladin.tiny import backbone, captioned_pictures, noise, settings
 from mjp.aladin.config import config_from, parse_arguments
 from mjp.aladin.corpus import Corpus
-from mjp.aladin.data import in_split, load_captions
-from mjp.aladin.evaluate import ALIGNMENT, TWO_STAGE, VECTOR, choose_k, measure, score_matrices, two_stage_ranks
+from mjp.aladin.data import Captioned, in_split, load_captions
+from mjp.aladin.evaluate import ALIGNMENT, TWO_STAGE, VECTOR, choose_k, graded, measure, score_matrices, two_stage_ranks
 from mjp.aladin.metrics import ranks
 from mjp.aladin.model import Aladin
+from mjp.aladin.relevance import Judgement
 from mjp.aladin.train import train
 from mjp.cli.main import main
 from mjp.errors import InputError
@@ -36,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_reranking_the_whole_gallery_is_exhaustive_alignment() -> None:
-    both, alone = two_stage_ranks(SCORES, OWNER, 100), ranks(SCORES[ALIGNMENT], OWNER)
+    both, alone = two_stage_ranks(SCORES[VECTOR], SCORES[ALIGNMENT], OWNER, 100), ranks(SCORES[ALIGNMENT], OWNER)
     assert torch.equal(both.i2t, alone.i2t)
     assert torch.equal(both.t2i, alone.t2i)
 
@@ -44,6 +45,21 @@ def test_reranking_the_whole_gallery_is_exhaustive_alignment() -> None:
 def test_the_k_with_the_best_rsum_is_chosen_and_of_equals_the_smallest() -> None:
     assert choose_k(SCORES, OWNER, (1, 5, 100)) == 100
     assert choose_k({ALIGNMENT: SCORES[ALIGNMENT], VECTOR: SCORES[ALIGNMENT]}, OWNER, (50, 5, 20)) == 5
+
+
+def test_two_stages_have_folds_and_ndcg_of_their_own() -> None:
+    items = [
+        Captioned(Path(f"{n}.png"), tuple(f"word{n} and thing{n % 7} {k}" for k in range(5)), "") for n in range(20)
+    ]
+    said = {"crowd": [Judgement("3.png", f"{n}.png", 0, n / 20) for n in range(20)]}
+    corpus: Any = SimpleNamespace(owner=OWNER, items=items)
+    whole = measure(SCORES, corpus, 50, seed=0, fold=10)  # as many as a gallery of ten pictures has captions
+    assert whole[TWO_STAGE]["folds"] == whole[ALIGNMENT]["folds"]
+    few = measure(SCORES, corpus, 5, seed=0, fold=10)
+    assert few[TWO_STAGE]["folds"]["rsum"] != few[ALIGNMENT]["folds"]["rsum"]
+    judged = graded(SCORES, corpus, 100, said)
+    assert judged[TWO_STAGE] == judged[ALIGNMENT] != judged[VECTOR]
+    assert graded(SCORES, corpus, 5, said)[TWO_STAGE] not in (judged[ALIGNMENT], judged[VECTOR])
 
 
 def test_what_is_measured() -> None:

@@ -46,10 +46,10 @@ def test_folds_are_galleries_of_their_own() -> None:
     scores = torch.block_diag(torch.eye(2), torch.eye(2)) + 5 * torch.block_diag(torch.zeros(2, 2), torch.zeros(2, 2))
     scores[0, 3] = scores[3, 0] = 9.0
     owner = torch.arange(4)
-    assert folded_recall(scores, owner, 2).i2t[0] == 100.0
+    assert folded_recall((scores,), owner, 2).i2t[0] == 100.0
     assert recall(ranks(scores, owner)).i2t[0] == 50.0
     with pytest.raises(InputError, match="only 4"):
-        folded_recall(scores, owner, 5)
+        folded_recall((scores,), owner, 5)
 
 
 def test_scores_that_are_not_numbers_are_refused() -> None:

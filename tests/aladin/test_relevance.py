@@ -83,7 +83,7 @@ def test_people_judge_only_some_pairs(tmp_path: Path) -> None:
         "other.jpg\tdogs.jpg#1\t1\t3\t0\n"
     )
     scores = torch.tensor([[0.5, 0.1, 0.7, 9.0], [0.0, 0.0, 0.0, 0.0]])
-    found = judged_ndcg(scores, [DOGS, SNOW], read_judgements(tmp_path / "crowd.txt"))
+    found = judged_ndcg(scores, scores.T, [DOGS, SNOW], read_judgements(tmp_path / "crowd.txt"))
     expected = (1 / math.log2(3) + 0.5 / 2) / (1 + 0.5 / math.log2(3))  # ranked: snow 0, dogs 1, dogs .5
     assert found["i2t"] == pytest.approx(100 * expected)
     assert (found["i2t_queries"], found["t2i_queries"]) == (1, 0)
@@ -92,13 +92,13 @@ def test_people_judge_only_some_pairs(tmp_path: Path) -> None:
 def test_experts_give_marks_from_one_to_four(tmp_path: Path) -> None:
     (tmp_path / "experts.txt").write_text("dogs.jpg\tdogs.jpg#0\t4\t4\t4\ndogs.jpg\tsnow.jpg#0\t1\t1\t1\n")
     scores = torch.tensor([[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    found = judged_ndcg(scores, [DOGS, SNOW], read_judgements(tmp_path / "experts.txt"))
+    found = judged_ndcg(scores, scores.T, [DOGS, SNOW], read_judgements(tmp_path / "experts.txt"))
     assert found["i2t"] == pytest.approx(100 / math.log2(3))
 
 
 def test_a_split_that_nobody_judged_has_no_figure(tmp_path: Path) -> None:
     (tmp_path / "crowd.txt").write_text("a.jpg\tb.jpg#0\t1\t3\t0\n")
-    found = judged_ndcg(torch.zeros(2, 4), [DOGS, SNOW], read_judgements(tmp_path / "crowd.txt"))
+    found = judged_ndcg(torch.zeros(2, 4), torch.zeros(4, 2), [DOGS, SNOW], read_judgements(tmp_path / "crowd.txt"))
     assert found == {"i2t": None, "i2t_queries": 0, "t2i": None, "t2i_queries": 0}
 
 

@@ -56,13 +56,6 @@ def align(
     return torch.cat(parts) if parts else words.new_zeros(0, len(words))
 
 
-def best_patches(patches: Tensor, patch_valid: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """For one caption, words (L, D): cosine (B, L) of each word's best patch and which patch (B, L) that is."""
-    cosines = _cosines(normalize(patches, dim=-1), patch_valid, normalize(words, dim=-1))
-    best, which = cosines.max(1)
-    return best, which
-
-
 def _unpadded(words: Tensor, valid: Tensor) -> Sentence:
     owner = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(valid)
     return Sentence(words[valid], owner[valid], valid.sum(1))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mjp.evaluation.chart import COLOURS, _pyplot
+from mjp.evaluation.chart import COLOURS, pyplot
 from mjp.files import write_atomically
 
 LINES = {  # parts of results.json that are added up, label, colour, style
@@ -17,7 +17,7 @@ LINES = {  # parts of results.json that are added up, label, colour, style
 
 def draw_latency(facts: dict[str, Any], title: str, path: Path) -> None:
     """Median milliseconds over the number of pictures, both logarithmic; `facts` as in results.json."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axis = plt.subplots(figsize=(8, 4.8), layout="constrained")
     for names, (label, colour, style) in LINES.items():
         sizes = [each for each in facts["sizes"] if all(name in each["milliseconds"] for name in names)]
@@ -31,7 +31,7 @@ def draw_latency(facts: dict[str, Any], title: str, path: Path) -> None:
 
 def draw_masking(curves: dict[str, dict[str, Any]], path: Path) -> None:
     """rsum over γ, one panel per scorer, bands of 95 %; faint where the curve means nothing."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrained")
     for axis, scorer in zip(axes, ("alignment", "vector"), strict=True):
         for colour, (model, curve) in zip(COLOURS * len(curves), curves.items(), strict=False):
@@ -58,4 +58,4 @@ def _finish(figure: Any, axes: Any, path: Path, *, columns: int) -> None:
     handles, labels = every[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
-    _pyplot().close(figure)
+    pyplot().close(figure)

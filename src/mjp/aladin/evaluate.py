@@ -5,7 +5,8 @@ vector      S^m of every pair: one product of vectors; the student
 two-stage   the K best by vector in the order of S^a, both directions; K is chosen on dev, never on test
 """
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,13 @@ from mjp.aladin.relevance import Judgement, judged_ndcg, ndcg, rouge_relevance
 ALIGNMENT, VECTOR, TWO_STAGE = "alignment", "vector", "two-stage"
 
 
+class Ways(NamedTuple):
+    """What a scorer says when pictures ask, and when captions do; in two stages these are different orders."""
+
+    i2t: Tensor  # (B, C)
+    t2i: Tensor  # (C, B)
+
+
 def score_matrices(model: Aladin, corpus: Corpus) -> dict[str, Tensor]:
     """S^a and S^m, (B, C) each; every picture and caption is encoded once."""
     return scores_of(model, *encode_corpus(model, corpus))
@@ -28,22 +36,28 @@ def scores_of(model: Aladin, pictures: Codes, texts: Codes) -> dict[str, Tensor]
         return {ALIGNMENT: model.alignment(pictures, texts).cpu(), VECTOR: (pictures.vector @ texts.vector.T).cpu()}
 
 
-def two_stage_ranks(scores: dict[str, Tensor], owner: Tensor, k: int) -> Ranks:
+def two_stage(first: Tensor, second: Tensor, k: int) -> Ways:
     """Each direction re-ranks its own candidates: captions of a picture, pictures of a caption."""
-    first, second = scores[VECTOR], scores[ALIGNMENT]
-    return Ranks(ranks(rerank(first, second, k), owner).i2t, ranks(rerank(first.T, second.T, k).T, owner).t2i)
+    return Ways(rerank(first, second, k), rerank(first.T, second.T, k))
+
+
+def two_stage_ranks(first: Tensor, second: Tensor, owner: Tensor, k: int) -> Ranks:
+    found = two_stage(first, second, k)
+    return Ranks(ranks(found.i2t, owner).i2t, ranks(found.t2i.T, owner).t2i)
 
 
 def choose_k(scores: dict[str, Tensor], owner: Tensor, candidates: tuple[int, ...]) -> int:
     """The K with the largest rsum; of equals the smallest."""
-    return max(sorted(candidates), key=lambda k: recall(two_stage_ranks(scores, owner, k)).rsum)
+    return max(
+        sorted(candidates), key=lambda k: recall(two_stage_ranks(scores[VECTOR], scores[ALIGNMENT], owner, k)).rsum
+    )
 
 
 def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fold: int | None) -> dict[str, Any]:
     """Recall of the three scorers with intervals, and what graded relevance says."""
-    owner = corpus.owner
+    owner, student, teacher = corpus.owner, scores[VECTOR], scores[ALIGNMENT]
     found = {name: ranks(matrix, owner) for name, matrix in scores.items()}
-    found[TWO_STAGE] = two_stage_ranks(scores, owner, k)
+    found[TWO_STAGE] = two_stage_ranks(student, teacher, owner, k)
     intervals = rsum_intervals(found, owner, ALIGNMENT, seed=seed)
     whole = {name: recall(each) for name, each in found.items()}
     results: dict[str, Any] = {}
@@ -55,22 +69,26 @@ def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fol
             "retention_percent": 100 * whole[name].rsum / whole[ALIGNMENT].rsum,
             "retention_t2i_percent": 100 * sum(whole[name].t2i) / sum(whole[ALIGNMENT].t2i),
         }
-        if fold is not None and name in scores:
-            results[name]["folds"] = {"size": fold, **_facts(folded_recall(scores[name], owner, fold))}
-    student, teacher = scores[VECTOR], scores[ALIGNMENT]
+    if fold is not None:
+        folds = {name: folded_recall((matrix,), owner, fold) for name, matrix in scores.items()}
+        folds[TWO_STAGE] = folded_recall((student, teacher), owner, fold, partial(two_stage_ranks, k=k))
+        for name, each in folds.items():
+            results[name]["folds"] = {"size": fold, **_facts(each)}
     results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
     results[TWO_STAGE]["k"] = k
     return results
 
 
-def graded(scores: dict[str, Tensor], corpus: Corpus, judgements: dict[str, list[Judgement]]) -> dict[str, Any]:
+def graded(scores: dict[str, Tensor], corpus: Corpus, k: int, judgements: dict[str, list[Judgement]]) -> dict[str, Any]:
     """NDCG@25 in percent by ROUGE-L, and by the people whose judgements there are."""
     relevance = rouge_relevance(corpus.items)
+    found = {name: Ways(matrix, matrix.T) for name, matrix in scores.items()}
+    found[TWO_STAGE] = two_stage(scores[VECTOR], scores[ALIGNMENT], k)
     results: dict[str, Any] = {}
-    for name, matrix in scores.items():
-        means = [float(ndcg(s, r).mean()) for s, r in ((matrix, relevance), (matrix.T, relevance.T))]
+    for name, (i2t, t2i) in found.items():
+        means = [float(ndcg(s, r).mean()) for s, r in ((i2t, relevance), (t2i, relevance.T))]
         results[name] = {"rouge_l": {"i2t": 100 * means[0], "t2i": 100 * means[1]}}
-        results[name] |= {who: judged_ndcg(matrix, corpus.items, said) for who, said in judgements.items()}
+        results[name] |= {who: judged_ndcg(i2t, t2i, corpus.items, said) for who, said in judgements.items()}
     return results
 
 

@@ -7,6 +7,7 @@ Ties are counted against the scorer: whoever scores like the right answer stands
 pair the same score is last, not first.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -61,14 +62,18 @@ def recall(found: Ranks) -> Recall:
     return Recall(shares[0], shares[1], middle[0], middle[1], mean[0], mean[1])  # type: ignore[arg-type]
 
 
-def folded_recall(scores: Tensor, owner: Tensor, size: int) -> Recall:
-    """The mean over galleries of `size` consecutive pictures, as COCO's 1K figures are; a smaller rest is left out."""
-    folds = []
-    for start in range(0, len(scores) - size + 1, size):
+def folded_recall(scores: tuple[Tensor, ...], owner: Tensor, size: int, rank: Callable[..., Ranks] = ranks) -> Recall:
+    """The mean over galleries of `size` consecutive pictures, as COCO's 1K figures are; a smaller rest is left out.
+
+    `rank` gets each gallery's part of every matrix, and the owners in it.
+    """
+    folds, count = [], len(scores[0])
+    for start in range(0, count - size + 1, size):
         inside = (owner >= start) & (owner < start + size)
-        folds.append(recall(ranks(scores[start : start + size, inside], owner[inside] - start)))
+        parts = [matrix[start : start + size, inside] for matrix in scores]
+        folds.append(recall(rank(*parts, owner[inside] - start)))
     if not folds:
-        raise InputError(f"a fold takes {size} pictures, there are only {len(scores)}")
+        raise InputError(f"a fold takes {size} pictures, there are only {count}")
     columns = [sum(values) / len(folds) for values in zip(*(_flat(fold) for fold in folds), strict=True)]
     i2t, t2i = (columns[0], columns[1], columns[2]), (columns[3], columns[4], columns[5])
     return Recall(i2t, t2i, *columns[6:])

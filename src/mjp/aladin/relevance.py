@@ -108,7 +108,7 @@ def _judgement(line: str, *, experts: bool) -> Judgement:
 
 
 def judged_ndcg(
-    scores: Tensor, pictures: list[Captioned], judgements: list[Judgement], k: int = 25
+    i2t_scores: Tensor, t2i_scores: Tensor, pictures: list[Captioned], judgements: list[Judgement], k: int = 25
 ) -> dict[str, float | None]:
     """NDCG in percent over the pairs that people judged, both directions, and how many queries that is.
 
@@ -117,11 +117,11 @@ def judged_ndcg(
     """
     numbers = {item.path.name: n for n, item in enumerate(pictures)}
     starts = np.cumsum([0, *(len(item.captions) for item in pictures)]).tolist()
-    marks = torch.full(scores.shape, torch.nan, dtype=torch.float64)
+    marks = torch.full(i2t_scores.shape, torch.nan, dtype=torch.float64)
     for picture, owner, caption, relevance in judgements:
         if picture in numbers and owner in numbers and caption < len(pictures[numbers[owner]].captions):
             marks[numbers[picture], starts[numbers[owner]] + caption] = relevance
-    i2t, t2i = _over_judged(scores, marks, k), _over_judged(scores.T, marks.T, k)
+    i2t, t2i = _over_judged(i2t_scores, marks, k), _over_judged(t2i_scores, marks.T, k)
     return {
         **{"i2t": 100 * float(i2t.mean()) if len(i2t) else None, "i2t_queries": len(i2t)},
         **{"t2i": 100 * float(t2i.mean()) if len(t2i) else None, "t2i_queries": len(t2i)},

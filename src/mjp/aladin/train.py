@@ -128,7 +128,7 @@ class AladinRun:
     def _update(self, numbers: list[int]) -> dict[str, float]:
         """One optimizer step on these pictures; its losses and the norm of the gradient."""
         config = self.config
-        self._set_mode()
+        self.model.train()  # in distill the teacher has no dropout: its encoders do not run, their tokens are on disk
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.step / self.steps_per_epoch)
         torch.manual_seed(derive_seed(config.seed, self.step, STEP))  # dropout
@@ -214,11 +214,6 @@ class AladinRun:
             drawn = torch.randperm(count, generator=generator)[: self.config.captions]
             chosen += (begin + drawn).tolist()
         return chosen
-
-    def _set_mode(self) -> None:
-        self.model.train(self.frozen is None)
-        if self.frozen is not None:  # the teacher has no dropout: only the student trains
-            self.model.matching.train()
 
     def _finish_epoch(self, epoch: int) -> None:
         config, result = self.config, dict[str, Any]()

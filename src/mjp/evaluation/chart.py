@@ -17,7 +17,7 @@ PANELS = (
 
 def draw_sweeps(sweeps: dict[str, Sweep], path: Path) -> None:
     """Accuracy, consistency and relative feature shift over the mask ratio, one colour per model, bands of 95 %."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(1, len(PANELS), figsize=(4.6 * len(PANELS), 4.2), layout="constrained")
     for axis, (name, label, scale) in zip(axes, PANELS, strict=True):
         for colour, (model, sweep) in zip(COLOURS * len(sweeps), sweeps.items(), strict=False):
@@ -42,7 +42,7 @@ def draw_sweeps(sweeps: dict[str, Sweep], path: Path) -> None:
 
 def draw_corruptions(models: dict[str, dict[str, Any]], path: Path) -> None:
     """Mean error of each corruption, one colour per model, bars of 95 %; `models` as in results.json."""
-    plt = _pyplot()
+    plt = pyplot()
     names = list(dict.fromkeys(name for figures in models.values() for name in figures["means"]))
     figure, axis = plt.subplots(figsize=(8, 1.6 + 0.34 * len(names)), layout="constrained")
     for k, (colour, (model, figures)) in enumerate(zip(COLOURS * len(models), models.items(), strict=False)):
@@ -61,7 +61,8 @@ def draw_corruptions(models: dict[str, dict[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib.pyplot, which draws without a screen."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     import matplotlib.pyplot as plt
 

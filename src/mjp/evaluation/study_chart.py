@@ -1,30 +1,23 @@
 """The position study of a model, and attention maps of several, as pictures."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mjp.evaluation.chart import pyplot
 from mjp.evaluation.positions import principal_components, similarity, spectrum
 from mjp.files import write_atomically
 from mjp.method.localization import grid_targets
 from mjp.method.model import MJP
 
 
-def _pyplot() -> Any:
-    os.environ.setdefault("MPLBACKEND", "Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
 def draw_positions(
     model: MJP, table: Tensor, grid: tuple[int, int], umap: Tensor | None, title: str, path: Path
 ) -> None:
     """Components and UMAP coloured by row and column, similarity maps, spectrum, and what the DAL head reads."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(2, 3, figsize=(13.5, 8.6), layout="constrained")
     scores, shares = principal_components(table)
     label = f"components 1, 2 ({100 * shares[0]:.0f} %, {100 * shares[1]:.0f} %)"
@@ -48,7 +41,7 @@ def draw_positions(
 
 def draw_attention(maps: dict[str, Tensor], pictures: Tensor, path: Path) -> None:
     """One row per picture and model: the picture in [0, 1], then a map for each head, (B, heads, h, w)."""
-    plt = _pyplot()
+    plt = pyplot()
     heads = max(m.shape[1] for m in maps.values())
     rows = len(pictures) * len(maps)
     figure, axes = plt.subplots(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mjp.evaluation.chart import COLOURS, _pyplot
+from mjp.evaluation.chart import COLOURS, pyplot
 from mjp.files import write_atomically
 
 SETTINGS = {"a": "o", "b": "s", "c": "^"}
@@ -11,7 +11,7 @@ MEANING = {"a": "(a) picture", "b": "(b) shuffled picture", "c": "(c) picture be
 
 
 def draw_audit(rows: list[dict[str, Any]], path: Path) -> None:
-    plt = _pyplot()
+    plt = pyplot()
     models = list(dict.fromkeys(row["model"] for row in rows))
     defences = list(dict.fromkeys(row["defence"] for row in rows))
     size = (1.5 + 4.6 * len(models), 1.8 + 0.36 * len(defences))

@@ -142,7 +142,7 @@ def _measured(
         **{"hash": model.hash, "pictures": len(corpus.items), "captions": len(corpus.texts)},
         "training": training_of(Path(name)),
         "scorers": measure(found, corpus, k, seed=options.seed, fold=options.fold),
-        "ndcg25": graded(found, corpus, judgements),
+        "ndcg25": graded(found, corpus, k, judgements),
     }
     if options.mask_ratios:
         facts["masking"] = mask_curve(model, corpus, options.mask_ratios, draws=options.draws, seed=options.seed)
