@@ -85,6 +85,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
         (["serve", "index", "--port", "99999"], "choose another one"),
         (["delete", "index"], "name at least one"),
+        (["delete", "index", ""], "and no empty one"),
         (["stats", "pictures"], "is no index"),
     ],
 )
