@@ -10,6 +10,7 @@ server listens on 127.0.0.1, answers to no other name (a foreign site that rebin
 turned away), and its pages load nothing from elsewhere and run no script.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,6 +52,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
+MALFORMED = Answer(400, "text/plain; charset=utf-8", b"This is no address.\n")
 MISSING = Answer(404, "text/plain; charset=utf-8", b"There is nothing here.\n")
 
 
@@ -78,7 +80,10 @@ class Site:
         return index
 
     def answer(self, address: str) -> Answer:
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:  # http://[/
+            return MALFORMED
         given = {key: values[0] for key, values in parse_qs(parts.query).items()}
         text = given.get("q", "").strip()[:LONGEST_QUERY]
         match parts.path.split("/")[1:]:
@@ -146,6 +151,10 @@ def serve(site: Site, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = 20  # a browser opens connections in advance: they must not stay for ever
         server_version, sys_version = "mjp", ""
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # a browser that has lost interest
+                super().handle()
 
         def do_GET(self) -> None:
             host = self.headers.get("Host", "")
