@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
@@ -115,6 +116,14 @@ def test_what_people_wrote_is_escaped(site: Site) -> None:
     assert "&lt;img src=x" in page
     attack = site.answer("/?q=" + quote('"><script>alert(1)</script> dog')).body.decode()
     assert "<script" not in attack
+
+
+def test_the_page_says_how_many_were_re_ranked(site: Site) -> None:
+    assert "The nearest 8 by vector" in site.answer("/?q=sky").body.decode()
+    assert "The nearest 8 by vector" in replace(site, rerank=99).answer("/?q=sky").body.decode()  # there are no more
+    plain = replace(site, rerank=0).answer("/?q=sky").body.decode()
+    assert "By vector" in plain
+    assert "Re-ranked" not in plain
 
 
 def test_an_unknown_id_is_no_error(site: Site) -> None:

@@ -99,7 +99,12 @@ class Site:
 
     def _page(self, text: str, chosen: str | None) -> Answer:
         index = self._index()
-        facts: dict[str, Any] = {"query": text, "pictures": len(index), "version": __version__, "rerank": self.rerank}
+        facts: dict[str, Any] = {
+            "query": text,
+            "pictures": len(index),
+            "version": __version__,
+            "rerank": min(self.rerank, len(index)),
+        }
         facts |= {"error": None, "columns": [], "why": None}
         if text:
             try:
@@ -111,7 +116,9 @@ class Site:
     def _found(self, index: Index, text: str, chosen: str | None) -> dict[str, Any]:
         query = self.model.encode_texts([text])
         vector, aligned = two_stage(index, self.model, query, self.k, self.rerank, self.engine)
-        columns = [("By vector", _cards(name_hits(index, vector))), ("Re-ranked", _cards(name_hits(index, aligned)))]
+        columns = [("By vector", _cards(name_hits(index, vector)))]
+        if self.rerank:
+            columns.append(("Re-ranked", _cards(name_hits(index, aligned))))
         row = None if chosen is None else index.row(chosen)
         if chosen is None or row is None:
             return {"columns": columns}
