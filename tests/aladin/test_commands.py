@@ -85,6 +85,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
         (["serve", "index", "--port", "99999"], "choose another one"),
         (["delete", "index"], "name at least one"),
+        (["delete", "index", ""], "and no empty one"),
         (["stats", "pictures"], "is no index"),
     ],
 )
@@ -98,6 +99,19 @@ def test_mistakes_get_one_sentence(
     assert sentence in error
     assert len(error.strip().splitlines()) == 1
     assert not (home / "out").exists()
+
+
+def test_results_that_cannot_be_written_are_refused_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    (home / "file").touch()
+    assert main(["aladin", "search", "index", "--picture", "nowhere.png", "--out", "file"]) == 2
+    assert "the results cannot go to file" in capsys.readouterr().err  # the picture was not looked at
+
+
+def test_a_large_picture_is_looked_for_without_a_warning(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index()
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1500)  # the picture has 1920
+    assert main(["aladin", "search", "index", "--picture", "pictures/a/01.png", "-k", "1"]) == 0
 
 
 def test_an_index_of_another_model_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

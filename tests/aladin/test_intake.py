@@ -102,6 +102,7 @@ def test_nothing_to_index_is_said(model: Aladin, tmp_path: Path) -> None:
     (tmp_path / "empty" / "zero.jpg").touch()
     with pytest.raises(InputError, match=r"none of the 1 pictures .* the file is empty"):
         take_in(tmp_path / "empty", tmp_path / "index", model)
+    assert not (tmp_path / "index").exists()
 
 
 def test_files_that_have_gone_leave_when_asked_to(model: Aladin, pictures: Path, tmp_path: Path) -> None:

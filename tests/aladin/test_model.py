@@ -1,7 +1,11 @@
 """The model as a whole: sides that do not see each other, padding, dropout, shared heads, files, hash."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -148,6 +152,49 @@ def test_the_hash_changes_with_the_weights_and_with_the_score_but_not_with_dropo
     assert tiny_model(dropout=0.3).hash == first.hash
     torch.manual_seed(0)
     assert tiny_model(alignment="sym").hash != first.hash
+
+
+def changed_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    facts = json.loads((folder / "config.json").read_text())
+    change(facts)
+    (folder / "config.json").write_text(json.dumps(facts))
+
+
+def test_parts_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        tiny_model().save(tmp_path / name)
+    shutil.copy(tmp_path / "one" / "model.safetensors", tmp_path / "other" / "model.safetensors")
+    with pytest.raises(InputError, match="not as it was saved"):
+        Aladin.load(tmp_path / "other")
+    changed_config(tmp_path / "one", lambda facts: facts["model"].update(alignment="sym"))
+    with pytest.raises(InputError, match="not as it was saved"):
+        Aladin.load(tmp_path / "one")
+
+
+def test_a_model_of_a_version_without_some_field_keeps_its_hash(tmp_path: Path) -> None:
+    model = tiny_model()
+    del model.described["word_width"]
+    model.save(tmp_path / "old")
+    Aladin.load(tmp_path / "old").save(tmp_path / "copy")
+    assert Aladin.load(tmp_path / "copy").hash == model.hash
+
+
+def test_the_hash_knows_minilm_which_is_looked_at_when_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    config = AladinConfig(width=16, heads=2, align_width=8, layers=1, text="minilm")
+    model = Aladin(config, {}, 12, minilm_weights="one")
+    model.save(tmp_path)
+    monkeypatch.setattr("mjp.aladin.model.MiniLM", lambda: pytest.fail("no text is read yet"))
+    again = Aladin.load(tmp_path)
+    again.codes(tokens())
+    model.minilm_weights = "other"
+    assert again.hash != model.hash
+    monkeypatch.setattr("mjp.aladin.model.MiniLM", lambda: SimpleNamespace(weights="other"))
+    with pytest.raises(InputError, match="the installed MiniLM is not the one"):
+        again.encode_texts(["a dog"])
+    assert model.minilm.weights == "other"
 
 
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors", "tokenizer.json"])

@@ -2,8 +2,11 @@
 
 import http.client
 import shutil
+import socket
+import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
@@ -115,6 +118,14 @@ def test_what_people_wrote_is_escaped(site: Site) -> None:
     assert "<script" not in attack
 
 
+def test_the_page_says_how_many_were_re_ranked(site: Site) -> None:
+    assert "The nearest 8 by vector" in site.answer("/?q=sky").body.decode()
+    assert "The nearest 8 by vector" in replace(site, rerank=99).answer("/?q=sky").body.decode()  # there are no more
+    plain = replace(site, rerank=0).answer("/?q=sky").body.decode()
+    assert "By vector" in plain
+    assert "Re-ranked" not in plain
+
+
 def test_an_unknown_id_is_no_error(site: Site) -> None:
     page = site.answer("/?q=sky&id=" + quote("'\"><script>")).body.decode()
     assert "By vector" in page
@@ -154,6 +165,18 @@ def test_an_index_of_another_model_is_refused_when_it_comes_later(
     for address in addresses:
         with pytest.raises(InputError, match="another model"):
             site.answer(address)
+
+
+def test_what_is_no_address_and_who_does_not_listen(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(port, "http://[/")[0].status == 400
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(f"GET /page.css HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it ends with a reset
+    assert ask(port, "/page.css")[0].status == 200
+    for thread in [each for each in threading.enumerate() if "process_request" in each.name]:
+        thread.join()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_only_names_of_this_machine_are_answered(port: int) -> None:

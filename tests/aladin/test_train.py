@@ -271,5 +271,5 @@ def test_a_coco_file_is_trained_on_with_a_part_held_out(
     assert used[0] | used[1] == set(names)
     run.train()
     assert epochs(home / "run")[-1]["rsum"] > 0
-    other = AladinRun(settings(home / "captions_train.json", home, pictures=data / "images", seed=7))
+    other = AladinRun(settings(home / "captions_train.json", home, pictures=data / "images", seed=7, out=home / "7"))
     assert {item.path.name for item in other.dev.items} == used[1]  # whatever the seed

@@ -31,7 +31,8 @@ def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
         tokenizer = train_tokenizer(texts, shape.vocabulary)
     elif shape.text == "words":
         tokenizer = word_tokenizer(texts, shape.vocabulary, source)
-    model = Aladin(shape, vision.facts(), vision.width, tokenizer)
+    frozen = source.weights if source is not None and shape.text == "minilm" else None
+    model = Aladin(shape, vision.facts(), vision.width, tokenizer, minilm_weights=frozen)
     if source is not None and model.pieces is not None and tokenizer is not None:
         model.pieces.table.weight.data = word_vectors(tokenizer, source, shape.word_width)
     _set_scale(model, config)
@@ -44,7 +45,8 @@ def student_of_teacher(config: AladinTraining) -> Aladin:
     own = config.model
     shape = replace(teacher.config, match_layers=own.match_layers, match_shared=own.match_shared, dropout=own.dropout)
     tokenizer = None if teacher.pieces is None else teacher.pieces.tokenizer
-    model = Aladin(shape, teacher.vision_facts, teacher.vision_width, tokenizer)
+    facts = teacher.vision_facts, teacher.vision_width
+    model = Aladin(shape, *facts, tokenizer, minilm_weights=teacher.minilm_weights)
     kept = {name: value for name, value in teacher.state_dict().items() if not name.startswith("matching.")}
     model.load_state_dict(kept, strict=False)
     model.home = teacher.home

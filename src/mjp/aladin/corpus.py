@@ -34,7 +34,7 @@ class Corpus:
         self.word_file: TokenFile | None = None
         if model.pieces is None:  # MiniLM is frozen: its tokens need to be computed only once
             source = model.minilm
-            facts = {"source": fingerprint(source.model.state_dict())}
+            facts = {"source": source.weights}
             self.word_file = text_features(cache, self.texts, facts, source, source.width)
 
     def tokens(self, numbers: list[int], views: list[int] | None = None) -> Tokens:

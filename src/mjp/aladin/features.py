@@ -4,6 +4,7 @@
       key.json      what the tokens were computed from; another key is another folder
       tokens.f16    rows of different lengths one after the other, each (1 + N, D): class token first
       lengths.i32   1 + N of every row; 0 stands for a picture that could not be read
+                    (tried again when a file of the data has changed: then the key is another; or in another cache)
 
 Both files only grow. Lengths are written after their tokens, so whatever a kill leaves behind the last complete row is
 cut off, and the work goes on there. Runs may share a folder: one fills it, under a lock, the others wait and find it

@@ -10,7 +10,7 @@ again, it gets the same entry. This hides the layout of the picture, not its con
 
 import hashlib
 import os
-import warnings
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from mjp.aladin.catalogue import File, forget
 from mjp.aladin.corpus import joined
-from mjp.aladin.index import Index, IndexFacts, open_index
+from mjp.aladin.index import FACTS, Index, IndexFacts, open_index
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.vision import open_picture
 from mjp.checks import number
@@ -103,7 +103,7 @@ def index_pictures(
 ) -> tuple[Index, Intake]:
     """Bring an index up to date with a folder of pictures."""
     paths = find_pictures(pictures)
-    encoder = Encoder(model, mask_ratio)
+    encoder, begun = Encoder(model, mask_ratio), not (out / FACTS).is_file()
     index = open_index(out, IndexFacts(model.hash, source, encoder.ratio, encoder.grid()))
     with index.writing():
         intake, todo = _compare(index, pictures, paths)
@@ -112,6 +112,8 @@ def index_pictures(
             with index.catalogue.transaction() as db:
                 forget(db, intake.gone)
     if not len(index):
+        if begun:
+            shutil.rmtree(out)
         reasons = "; ".join(f"{file.path}: {file.problem}" for file in intake.unreadable[:3])
         raise InputError(f"none of the {len(paths)} pictures in {pictures} can be read ({reasons})")
     return index, intake
@@ -196,7 +198,7 @@ class _Files(Dataset[tuple[File, Tensor | None]]):
             if not size:
                 raise InputError("the file is empty")
             name = content_hash(path)
-            image = None if name in self.known else self.prepare(_open(path))
+            image = None if name in self.known else self.prepare(open_picture(path))
         except Exception as error:  # whatever a decoder raises over a broken file must not end a night's work
             return File(path, None, reason(error), size, modified), None
         return File(path, name, None, size, modified), image
@@ -220,12 +222,6 @@ def reason(error: Exception) -> str:
 def printable(text: object) -> str:
     """Fit for a terminal: file names may hold control characters and bytes that are no text."""
     return "".join(letter if letter.isprintable() else "�" for letter in str(text))
-
-
-def _open(path: Path) -> Image.Image:
-    with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return open_picture(path)
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -7,7 +7,7 @@ pictures.vector @ texts.vector.T                   S^m, the matching score
 model.alignment(pictures, texts)                   S^a, the alignment score
 
 FOLDER/
-  config.json         AladinConfig, what the backbone must be, the model's hash
+  config.json         AladinConfig, what the backbone and MiniLM must be, the model's hash
   model.safetensors   our weights; a frozen lite0 or MiniLM stays in its own package
   tokenizer.json      pieces and words, unless the text comes from MiniLM
   backbone/           the backbone, if it is not lite0
@@ -64,12 +64,20 @@ class Aladin(nn.Module):
     """The trained parts, and references to the frozen ones."""
 
     def __init__(
-        self, config: AladinConfig, vision: dict[str, Any], vision_width: int, tokenizer: Tokenizer | None = None
+        self,
+        config: AladinConfig,
+        vision: dict[str, Any],
+        vision_width: int,
+        tokenizer: Tokenizer | None = None,
+        *,
+        minilm_weights: str | None = None,
     ) -> None:
         super().__init__()
         if (tokenizer is None) != (config.text == "minilm"):
             raise InputError("a model whose text is 'minilm' brings its own, any other needs a tokenizer")
         self.config, self.vision_width = config, vision_width
+        self.described = asdict(config)  # as config.json has it, where fields of later versions may be missing
+        self.minilm_weights = minilm_weights  # what MiniLM must be, if the text comes from it
         self.vision_facts = json.loads(json.dumps(vision))  # as config.json will hold them
         common: dict[str, Any] = {"heads": config.heads, "dropout": config.dropout}
         width, narrow = config.width, config.align_width
@@ -159,7 +167,10 @@ class Aladin(nn.Module):
 
     @cached_property
     def minilm(self) -> MiniLM:
-        return MiniLM()
+        found = MiniLM()
+        if self.minilm_weights is not None and found.weights != self.minilm_weights:
+            raise InputError("the installed MiniLM is not the one that this model was trained with: its weights differ")
+        return found
 
     # in and out
 
@@ -168,8 +179,9 @@ class Aladin(nn.Module):
         """Changes when anything changes that an encoding depends on."""
         tokenizer = "" if self.pieces is None else self.pieces.tokenizer.to_json()
         # dropout and the name of the backbone say nothing about what comes out
-        facts = asdict(self.config) | {"dropout": None, "word_drop": None, "backbone": None}
-        return fingerprint(self.state_dict(), json.dumps([facts, self.vision_facts]), tokenizer)
+        facts = self.described | {"dropout": None, "word_drop": None, "backbone": None}
+        frozen = self.minilm_weights or ""
+        return fingerprint(self.state_dict(), json.dumps([facts, self.vision_facts]), tokenizer, frozen)
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +196,8 @@ class Aladin(nn.Module):
             "hash": self.hash,
             "vision": self.vision_facts,
             "vision_width": self.vision_width,
-            "model": asdict(self.config),
+            "minilm_weights": self.minilm_weights,
+            "model": self.described,
         }
         write_atomically(folder / CONFIG, lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
 
@@ -195,12 +208,19 @@ class Aladin(nn.Module):
         facts = _read_config(folder / CONFIG)
         config = AladinConfig(**facts["model"])
         tokenizer = None if config.text == "minilm" else Tokenizer.load(folder / TOKENIZER)
-        model = cls(config, facts["vision"], facts["vision_width"], tokenizer)
+        frozen = facts.get("minilm_weights")
+        model = cls(config, facts["vision"], facts["vision_width"], tokenizer, minilm_weights=frozen)
         try:
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, SafetensorError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"{folder / WEIGHTS} is missing, damaged or of another model: {reason}") from error
+        model.described = facts["model"]
+        if model.hash != facts["hash"]:
+            raise InputError(
+                f"{folder} is not as it was saved: its weights, tokenizer and config.json do not belong together; copy "
+                "or train the model anew"
+            )
         model.home = folder
         return model.eval()
 

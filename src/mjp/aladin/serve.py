@@ -10,6 +10,7 @@ server listens on 127.0.0.1, answers to no other name (a foreign site that rebin
 turned away), and its pages load nothing from elsewhere and run no script.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,6 +52,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
+MALFORMED = Answer(400, "text/plain; charset=utf-8", b"This is no address.\n")
 MISSING = Answer(404, "text/plain; charset=utf-8", b"There is nothing here.\n")
 
 
@@ -78,7 +80,10 @@ class Site:
         return index
 
     def answer(self, address: str) -> Answer:
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:  # http://[/
+            return MALFORMED
         given = {key: values[0] for key, values in parse_qs(parts.query).items()}
         text = given.get("q", "").strip()[:LONGEST_QUERY]
         match parts.path.split("/")[1:]:
@@ -94,7 +99,12 @@ class Site:
 
     def _page(self, text: str, chosen: str | None) -> Answer:
         index = self._index()
-        facts: dict[str, Any] = {"query": text, "pictures": len(index), "version": __version__, "rerank": self.rerank}
+        facts: dict[str, Any] = {
+            "query": text,
+            "pictures": len(index),
+            "version": __version__,
+            "rerank": min(self.rerank, len(index)),
+        }
         facts |= {"error": None, "columns": [], "why": None}
         if text:
             try:
@@ -106,7 +116,9 @@ class Site:
     def _found(self, index: Index, text: str, chosen: str | None) -> dict[str, Any]:
         query = self.model.encode_texts([text])
         vector, aligned = two_stage(index, self.model, query, self.k, self.rerank, self.engine)
-        columns = [("By vector", _cards(name_hits(index, vector))), ("Re-ranked", _cards(name_hits(index, aligned)))]
+        columns = [("By vector", _cards(name_hits(index, vector)))]
+        if self.rerank:
+            columns.append(("Re-ranked", _cards(name_hits(index, aligned))))
         row = None if chosen is None else index.row(chosen)
         if chosen is None or row is None:
             return {"columns": columns}
@@ -146,6 +158,10 @@ def serve(site: Site, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = 20  # a browser opens connections in advance: they must not stay for ever
         server_version, sys_version = "mjp", ""
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # a browser that has lost interest
+                super().handle()
 
         def do_GET(self) -> None:
             host = self.headers.get("Host", "")

@@ -4,6 +4,7 @@ All turn texts into `Words`: one token for the whole text, one per piece, and wh
 text encoder of the model, is the same for all. A text without any word is refused.
 """
 
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mjp.aladin.tokenizer import Tokenizer, words_of
+from mjp.aladin.vision import fingerprint
 from mjp.errors import InputError
 
 LONGEST = 64  # pieces; what follows in a longer text is not read
@@ -81,6 +83,11 @@ class MiniLM:
         whole = (tokens * weights).sum(1) / weights.sum(1)
         valid = (attended.bool() & (numbers != self.tokenizer.sep_token_id))[:, 1:-1]
         return Words(whole, tokens[:, 1:-1], valid.to(device))
+
+    @cached_property
+    def weights(self) -> str:
+        """What tells it from another one."""
+        return fingerprint(self.model.state_dict())
 
     def vocabulary(self) -> list[str]:
         return list(self.tokenizer.get_vocab())

@@ -5,6 +5,7 @@ MJP model or of a training run, timm:NAME, or a hub repository.
 """
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,10 @@ def open_picture(path: Path) -> Image.Image:
     """A picture as it is meant to be seen: turned by its EXIF mark, transparent parts on black."""
     from PIL import ImageOps
 
-    with Image.open(path) as file:
+    with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        file = Image.open(path)
+    with file:
         return ImageOps.exif_transpose(file).convert("RGB")
 
 

@@ -24,8 +24,8 @@ def run(options: Options) -> None:
     from mjp.errors import InputError
 
     index = Index(options.index)
-    if not options.what:
-        raise InputError("name at least one picture, folder or id to take out")
+    if not options.what or not all(options.what):  # "" would be the present folder, and all that is below it
+        raise InputError("name at least one picture, folder or id to take out, and no empty one")
     before, paths, ids = len(index), [], []
     for text in options.what:
         below = [file.path for file in index.catalogue.below(_absolute(text))]

@@ -50,10 +50,11 @@ def run(options: Options) -> None:
     from mjp.aladin.search import name_hits, read_picture, two_stage
     from mjp.aladin.sheet import contact_sheet
     from mjp.aladin.shipped import find_aladin
-    from mjp.files import write_atomically
+    from mjp.files import check_folder, write_atomically
     from mjp.training.distributed import pick_device
 
     _check(options)
+    check_folder(options.out)
     index = Index(options.index)
     model = find_aladin(options.model or index.facts.source)[0].to(pick_device(options.device))
     index.check_model(model.hash)

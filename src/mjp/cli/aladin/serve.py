@@ -18,7 +18,7 @@ class Options:
     k: int = 12
     """How many pictures to show."""
     rerank: int = 20
-    """How many of the nearest to put in the order of the alignment score."""
+    """How many of the nearest to put in the order of the alignment score; 0 for none."""
     engine: Literal["exact", "ivf", "hnsw"] = "exact"
     """Compare with every vector, or approximately by faiss (mjp[faiss]), for millions of pictures."""
     model: str | None = None
