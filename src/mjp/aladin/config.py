@@ -147,10 +147,12 @@ class AladinTraining:
     """The model; distill takes all but the matching head from its teacher."""
 
     def __post_init__(self) -> None:
-        for least, check in ((LEAST_WHOLE, whole), (LEAST_REAL, number)):
-            for name, bound in least.items():
-                if getattr(self, name) is not None:
-                    check("--" + name.replace("_", "-"), getattr(self, name), least=bound)
+        for name, value in vars(self).items():
+            option = "--" + name.replace("_", "-")
+            if value is not None and name in LEAST_WHOLE:
+                whole(option, value, least=LEAST_WHOLE[name])
+            if value is not None and name in LEAST_REAL:
+                number(option, value, least=LEAST_REAL[name])
         number("--ema", self.ema, least=0, most=1)
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")

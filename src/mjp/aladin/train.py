@@ -52,13 +52,13 @@ class AladinRun:
         if self.found is not None and (self.folder / "config.yaml").exists():  # before anything is computed
             refuse_other_run(self.folder / "config.yaml", config.to_yaml(), FREE_TO_CHANGE)
         data = load_captions(config.data, config.pictures)
-        splits = [split[: config.limit] for split in training_splits(data)]
+        train, dev = (split[: config.limit] for split in training_splits(data))
         torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
-        self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, splits[0])
+        self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, train)
         self.model = self.model.to(self.device)
         common: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
-        self.corpus = Corpus(self.model, splits[0], config.cache, views=config.views, **common)
-        self.dev = Corpus(self.model, splits[1], config.cache, **common)
+        self.corpus = Corpus(self.model, train, config.cache, views=config.views, **common)
+        self.dev = Corpus(self.model, dev, config.cache, **common)
         self.steps_per_epoch = len(self.corpus.items) // config.batch_size
         if self.steps_per_epoch == 0:
             raise InputError(
@@ -67,7 +67,7 @@ class AladinRun:
             )
         self.teacher_scale = config.teacher_scale
         self.frozen: TeacherTokens | None = None
-        self.guide = None if config.guide is None else Guide(config, *splits, self.device)
+        self.guide = None if config.guide is None else Guide(config, train, dev, self.device)
         if config.phase == "distill":
             self.frozen = TeacherTokens(self.model, self.corpus)
             self._calibrate()
