@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from aladin.tiny import WIDTH, noise, tiny_model, tokens, words
 from mjp.aladin.alignment import align
 from mjp.aladin.config import AladinConfig
 from mjp.aladin.model import Aladin
+from mjp.aladin.text import MiniLM
 from mjp.aladin.tokens import Tokens
 from mjp.errors import InputError
 
@@ -186,12 +186,13 @@ def test_the_hash_knows_minilm_which_is_looked_at_when_it_is_needed(
     config = AladinConfig(width=16, heads=2, align_width=8, layers=1, text="minilm")
     model = Aladin(config, {}, 12, minilm_weights="one")
     model.save(tmp_path)
-    monkeypatch.setattr("mjp.aladin.model.MiniLM", lambda: pytest.fail("no text is read yet"))
+    monkeypatch.setattr(MiniLM, "__init__", lambda self: pytest.fail("no text is read yet"))
     again = Aladin.load(tmp_path)
     again.codes(tokens())
     model.minilm_weights = "other"
     assert again.hash != model.hash
-    monkeypatch.setattr("mjp.aladin.model.MiniLM", lambda: SimpleNamespace(weights="other"))
+    monkeypatch.setattr(MiniLM, "__init__", lambda self: None)
+    monkeypatch.setattr(MiniLM, "weights", "other")
     with pytest.raises(InputError, match="the installed MiniLM is not the one"):
         again.encode_texts(["a dog"])
     assert model.minilm.weights == "other"
