@@ -111,7 +111,7 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     from mjp.privacy.defences import parse
     from mjp.privacy.examine import examine
     from mjp.privacy.lpips import find_lpips
-    from mjp.privacy.view import Effort
+    from mjp.privacy.view import Effort, server_seed
 
     pictures, labels = _private(options, subject, source)
     prior = _prior(options, subject, source)
@@ -122,7 +122,7 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     for name in options.defences:
         size = parse(name).batch
         keys += [Key(subject.name, name, k) for k in range(max(1, len(pictures) // size))]
-    effort = Effort(steps=options.steps, restarts=options.restarts, seed=options.seed)
+    effort = Effort(steps=options.steps, restarts=options.restarts, seed=server_seed(options.seed))
     todo = [key for key in keys if key not in cells.found]
     for key in tqdm(todo, desc=f"attacking {subject.name}", unit="update", disable=None):
         defence = parse(key.defence)

@@ -24,7 +24,7 @@ from mjp.privacy.metrics import Perceptual, Score, match_batch, score
 from mjp.privacy.prior import Prior
 from mjp.privacy.update import Update, load_update
 from mjp.privacy.victim import Secret, make_update, shared_network
-from mjp.privacy.view import Effort, Reconstruction, Refused, View
+from mjp.privacy.view import Effort, Reconstruction, Refused, View, server_seed
 
 GUESS = "guess"  # the row of the data-free guess in every table
 
@@ -64,7 +64,8 @@ def examine(
     effort: Effort | None = None,
     lpips: Perceptual | None = None,
 ) -> Iterator[Finding]:
-    """The data-free guess, then every attack, on (B, 3, H, W) pictures in [0, 1]."""
+    """The data-free guess, then every attack, on (B, 3, H, W) pictures in [0, 1]. `seed` is the client's."""
+    effort = effort or Effort(seed=server_seed(seed))
     mean, std = (torch.tensor(v, dtype=dtype).view(-1, 1, 1) for v in (subject.mean, subject.std))
     images = (pictures.to(dtype) - mean) / std
     network = shared_network(subject.model.to(dtype), defence)

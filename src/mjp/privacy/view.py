@@ -5,6 +5,7 @@ projection; E (N, D) the position table; G (N, D) = ∂L/∂(tokens of the patch
 """
 
 import copy
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -48,6 +49,11 @@ class Effort:
     tv: float = 0.2
     edges: float = 1.0
     seed: int = 0
+
+
+def server_seed(seed: int) -> int:
+    """The attacker's seed in a run with this one: not the client's own, from which its jigsaw could be drawn again."""
+    return int.from_bytes(hashlib.sha256(f"server {seed}".encode()).digest()[:7], "big")
 
 
 @dataclass(frozen=True)
