@@ -225,3 +225,15 @@ def test_an_attack_sees_only_the_size_that_fits_the_model() -> None:
     network, update, _ = send(tiny())
     with pytest.raises(Refused, match="grid"):
         View(Update(update.tensors, replace(update.facts, size=(64, 64))), network, prior())
+
+
+@pytest.mark.parametrize("name", ["J", "I"])
+def test_clipping_alone_hides_nothing_of_a_model_with_a_localization_loss(name: str) -> None:
+    """The gradient of the localization loss is shortened with the rest, and known only once that factor is."""
+    model = MJP(tiny().unwrap(), variant(name, localize_weight=1.0))
+    for defence in ("none", "noise:1e-9", "dp:0"):
+        network, update, _ = send(model, defence)
+        norm = torch.stack([tensor.norm() for tensor in update.tensors.values()]).norm()
+        assert norm > 2 if defence == "none" else norm == pytest.approx(1, rel=1e-6)
+        found = attack("direct", network, update).pictures
+        assert float((found - pictures()).abs().max()) < 1e-3, defence

@@ -111,7 +111,7 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     from mjp.privacy.defences import parse
     from mjp.privacy.examine import examine
     from mjp.privacy.lpips import find_lpips
-    from mjp.privacy.view import Effort
+    from mjp.privacy.view import Effort, server_seed
 
     pictures, labels = _private(options, subject, source)
     prior = _prior(options, subject, source)
@@ -122,7 +122,7 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     for name in options.defences:
         size = parse(name).batch
         keys += [Key(subject.name, name, k) for k in range(max(1, len(pictures) // size))]
-    effort = Effort(steps=options.steps, restarts=options.restarts, seed=options.seed)
+    effort = Effort(steps=options.steps, restarts=options.restarts, seed=server_seed(options.seed))
     todo = [key for key in keys if key not in cells.found]
     for key in tqdm(todo, desc=f"attacking {subject.name}", unit="update", disable=None):
         defence = parse(key.defence)
@@ -148,9 +148,15 @@ def _private(options: Options, subject: "Subject", source: Any) -> "tuple[Tensor
 
     from mjp.privacy.pictures import spread
 
+    chosen = _chosen(options, source)
+    labels = torch.tensor([source.labels[k] for k in chosen])
+    return spread(source, len(chosen), subject.size), labels % int(getattr(subject.model.model, "num_classes", 1))
+
+
+def _chosen(options: Options, source: Any) -> list[int]:
+    """The numbers of the pictures under attack."""
     count = min(options.pictures, len(source))
-    labels = torch.tensor([source.labels[k * len(source) // count] for k in range(count)])
-    return spread(source, count, subject.size), labels % int(getattr(subject.model.model, "num_classes", 1))
+    return [k * len(source) // count for k in range(count)]
 
 
 def _prior(options: Options, subject: "Subject", source: Any) -> "Prior":
@@ -160,7 +166,7 @@ def _prior(options: Options, subject: "Subject", source: Any) -> "Prior":
 
     if options.prior is not None or options.data == "embedded":
         return find_prior(options.prior, subject.size)
-    public = spread(source, min(PUBLIC, len(source) // 2), subject.size, skip=1)
+    public = spread(source, min(PUBLIC, len(source) // 2), subject.size, skip=1, without=_chosen(options, source))
     return fit_prior(public)
 
 

@@ -7,7 +7,7 @@ summary        for each model and defence the mean over pictures of every attack
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from mjp.errors import InputError
 from mjp.evaluation.bootstrap import Bootstrap, Interval
-from mjp.privacy.defences import parse
+from mjp.privacy.defences import Defence, parse
 from mjp.privacy.examine import GUESS
 
 QUANTITIES = ("psnr", "ssim", "lpips", "mse", "fft2d", "recovered", "permuted_psnr", "psnr_masked", "psnr_unmasked")
@@ -147,7 +147,7 @@ def smallest_ratio(rows: list[dict[str, Any]], model: str, quantity: str) -> flo
     gains: dict[float, float] = {}
     for row in rows:
         defence = parse(row["defence"])
-        plain = row["defence"] == f"mjp:{defence.ratio:g}"
+        plain = replace(defence, text="") == Defence(jigsaw="mjp", ratio=defence.ratio, text="")
         if row["model"] == model and plain and row[f"gain_{quantity}"]:
             gain = row[f"gain_{quantity}"]["db"][0]
             gains[defence.ratio] = max(gain, gains.get(defence.ratio, gain))

@@ -38,7 +38,7 @@ class Defence:
     jigsaw: Literal["none", "jp", "mjp"] = "none"
     ratio: float = 0.0
     one_jigsaw: bool = False  # for the whole batch
-    noise: float = 0.0
+    noise: float | None = None  # 0 clips alone
     dp: float | None = None
     prune: float = 0.0
     bf16: bool = False
@@ -119,7 +119,7 @@ _PARTS: dict[str, Any] = {
 
 def disguise(gradients: dict[str, Tensor], defence: Defence, generator: torch.Generator) -> dict[str, Tensor]:
     """Noise, pruning and rounding, in this order, on the tensors that are about to leave."""
-    if defence.noise:
+    if defence.noise is not None:
         gradients = add_noise(gradients, defence.noise, generator)
     if defence.prune:
         gradients = {name: prune(gradient, defence.prune) for name, gradient in gradients.items()}

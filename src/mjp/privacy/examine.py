@@ -5,6 +5,7 @@ Settings, as published: (a) nothing is shuffled, a reconstruction is compared wi
 (b) with the shuffled picture x̃, and (c) with x itself. Several local steps have several jigsaws: then (c) alone.
 """
 
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,7 @@ from mjp.privacy.metrics import Perceptual, Score, match_batch, score
 from mjp.privacy.prior import Prior
 from mjp.privacy.update import Update, load_update
 from mjp.privacy.victim import Secret, make_update, shared_network
-from mjp.privacy.view import Effort, Reconstruction, Refused, View
+from mjp.privacy.view import Effort, Reconstruction, Refused, View, server_seed
 
 GUESS = "guess"  # the row of the data-free guess in every table
 
@@ -64,7 +65,8 @@ def examine(
     effort: Effort | None = None,
     lpips: Perceptual | None = None,
 ) -> Iterator[Finding]:
-    """The data-free guess, then every attack, on (B, 3, H, W) pictures in [0, 1]."""
+    """The data-free guess, then every attack, on (B, 3, H, W) pictures in [0, 1]. `seed` is the client's."""
+    effort = effort or Effort(seed=server_seed(seed))
     mean, std = (torch.tensor(v, dtype=dtype).view(-1, 1, 1) for v in (subject.mean, subject.std))
     images = (pictures.to(dtype) - mean) / std
     network = shared_network(subject.model.to(dtype), defence)
@@ -74,10 +76,10 @@ def examine(
         """The update of the network that this attack is for; nearly all are for the unmodified one."""
         kind = attack.NAME if hasattr(attack, "network") else "unmodified"
         if kind not in updates:
-            own = attack.network(network) if hasattr(attack, "network") else network
+            own = attack.network(copy.deepcopy(network)) if hasattr(attack, "network") else network
             generator = torch.Generator().manual_seed(seed)
             facts = {"mean": subject.mean, "std": subject.std}
-            update, secret = make_update(own, images, labels, defence, generator=generator, facts=facts)
+            update, secret = make_update(copy.deepcopy(own), images, labels, defence, generator=generator, facts=facts)
             updates[kind] = (own, through_a_file(update), secret)
         return updates[kind]
 
@@ -98,7 +100,7 @@ def try_attack(
     """Run one attack. Without a judge (an update from elsewhere) there is nothing to score it against."""
     started = time.perf_counter()
     try:
-        view = View(update, network, prior, effort)
+        view = View(update, copy.deepcopy(network), prior, effort)  # a module may remember what it was run on
         found: Reconstruction = attack.run(view)
         seconds = time.perf_counter() - started
         facts = {**found.facts, "match": _match(view, found.pictures)}

@@ -1,5 +1,6 @@
 """Pictures for an audit: those of the client, and the public ones from which an attacker learns what pictures are."""
 
+from collections.abc import Container
 from pathlib import Path
 
 import torch
@@ -21,11 +22,13 @@ def find_prior(folder: Path | None, size: tuple[int, int]) -> Prior:
     return fit_prior(spread(source, PUBLIC, native), size)
 
 
-def spread(source: Pictures, count: int, size: tuple[int, int], *, skip: int = 0) -> Tensor:
-    """(n, 3, H, W) in [0, 1]: pictures spread evenly over the source, the middle square of each."""
+def spread(
+    source: Pictures, count: int, size: tuple[int, int], *, skip: int = 0, without: Container[int] = ()
+) -> Tensor:
+    """(n, 3, H, W) in [0, 1]: pictures spread evenly over the source, the middle square of each; `without` some."""
     count = min(count, len(source))
     numbers = [(k * len(source) // count + skip) % len(source) for k in range(count)]
-    return torch.stack([square(source.load(number), size) for number in numbers])
+    return torch.stack([square(source.load(number), size) for number in numbers if number not in without])
 
 
 def square(picture: Image.Image, size: tuple[int, int]) -> Tensor:

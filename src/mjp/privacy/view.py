@@ -5,6 +5,7 @@ projection; E (N, D) the position table; G (N, D) = ∂L/∂(tokens of the patch
 """
 
 import copy
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -33,6 +34,9 @@ NEEDS = {
 }
 
 
+SURE = 5  # standard deviations
+
+
 class Refused(InputError):
     """An attack that cannot run on what it was given, and why."""
 
@@ -48,6 +52,11 @@ class Effort:
     tv: float = 0.2
     edges: float = 1.0
     seed: int = 0
+
+
+def server_seed(seed: int) -> int:
+    """The attacker's seed in a run with this one: not the client's own, from which its jigsaw could be drawn again."""
+    return int.from_bytes(hashlib.sha256(f"server {seed}".encode()).digest()[:7], "big")
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,8 @@ class View:
         gradient = self.gradients["pos_embed"][0, -len(self.table) :]
         if self.model.localizer is None or not self.facts.localize_weight:
             return gradient
-        return gradient - self.facts.localize_weight * self._dal_gradient(_dead_rows(gradient))
+        dal = self._dal_gradients(_dead_rows(gradient))
+        return gradient - self._clipping(dal) * dal["pos_embed"]
 
     @cached_property
     def mask(self) -> Tensor:
@@ -161,24 +171,46 @@ class View:
         """∂L/∂E_unk (D,) = sum of the masked rows of G."""
         return self.gradients.get("unknown", self.table.new_zeros(self.table.shape[1]))
 
-    def _dal_gradient(self, mask: Tensor) -> Tensor:
-        """∂DAL/∂E (N, D), computed from public weights and the public mask.
+    def _dal_gradients(self, mask: Tensor) -> dict[str, Tensor]:
+        """λ ∂DAL/∂E (N, D), as pos_embed, and of the localization head, from public weights and the public mask.
 
         FedAvg: the mean over the local steps, taken as equally long and straight.
         """
-        model, total = copy.deepcopy(self.model), torch.zeros_like(self.table)
+        model = copy.deepcopy(self.model)
         parameters = {plain_name(name): p for name, p in model.named_parameters()}
+        wanted = {n: p for n, p in parameters.items() if n == "pos_embed" or n.startswith("localizer.")}
+        totals = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in wanted.items()}
         for _ in range(self.facts.steps):
             table = model.adapter.table(model.model, None, model._own_table())
             dal = model._localize(table, mask.unsqueeze(0), self.grid)
             if dal is None:
-                return total
-            (gradient,) = torch.autograd.grad(dal, parameters["pos_embed"], materialize_grads=True)
-            total += gradient[0, -len(self.table) :].double() / self.facts.steps
+                break
+            found = torch.autograd.grad(dal, list(wanted.values()), materialize_grads=True)
+            for name, gradient in zip(wanted, found, strict=True):
+                totals[name] += self.facts.localize_weight * gradient.double() / self.facts.steps
             with torch.no_grad():
                 for name, mean in self.gradients.items():
                     parameters[name].sub_(self.facts.lr * mean.to(parameters[name]))
-        return total
+        return {**totals, "pos_embed": totals["pos_embed"][0, -len(self.table) :]}
+
+    def _clipping(self, dal: dict[str, Tensor]) -> float:
+        """The factor c ≤ 1 by which clipping shortened the update, and DAL's part with it.
+
+        The localization head has a gradient from DAL alone, which is known: c is the slope of a line through the
+        origin. 1 if the head has no parameters, and unless another factor is better beyond chance. After several local
+        steps a smaller c also drops what their straight line gets wrong.
+        """
+        heads = [name for name in dal if name in self.gradients and name != "pos_embed"]
+        if not heads:
+            return 1.0
+        seen, known = (torch.cat([of[name].flatten() for name in heads]) for of in (self.gradients, dal))
+        known = known * (seen != 0)  # pruned numbers say nothing about the others
+        energy = known.square().sum()
+        if not energy > 0:
+            return 1.0
+        factor = (seen @ known / energy).clamp(0, 1)
+        error = (seen - factor * known)[known != 0].square().mean() / energy  # of the factor, squared
+        return float(factor) if (1 - factor).square() > SURE**2 * error else 1.0
 
     def picture(self, patches: Tensor) -> Tensor:
         """(N, P) normalised patches → (3, H, W) in [0, 1] pixels, not clipped."""

@@ -1,0 +1,100 @@
+"""Client and server apart: what an attack is handed, and what it must not be."""
+
+from clients import MEAN, STD, pictures, prior, tiny  # isort: skip  mjp before timm
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mjp.evaluation.models import Subject
+from mjp.method.model import MJP
+from mjp.method.plan import sample_plan
+from mjp.privacy.audit import smallest_ratio
+from mjp.privacy.defences import disguise, parse
+from mjp.privacy.examine import Finding, examine
+from mjp.privacy.pictures import spread
+from mjp.privacy.view import Reconstruction, View, server_seed
+from mjp.training.data import embedded
+
+
+class Spy:
+    """An attack that keeps what it is handed."""
+
+    NAME, TITLE = "spy", "spy"
+
+    def __init__(self, run: Callable[[View], Any] | None = None) -> None:
+        self.view: Any = None
+        self.act = run
+
+    def run(self, view: View) -> Reconstruction:
+        self.view = view
+        if self.act:
+            self.act(view)
+        return Reconstruction(view.prior.mean.clamp(0, 1).unsqueeze(0), {})
+
+
+def spied(*spies: Any, defence: str = "mjp:0.5", seed: int = 0) -> list[Finding]:
+    subject = Subject("tiny", tiny(dtype=torch.float32), (32, 32), MEAN, STD, 1.0, "bicubic")
+    return list(examine(subject, pictures().float(), torch.tensor([4]), parse(defence), spies, prior(), seed=seed))
+
+
+def test_the_jigsaw_cannot_be_drawn_again_from_what_the_attacker_has() -> None:
+    for seed in range(3):
+        spy = Spy()
+        spied(spy, seed=seed)
+        assert spy.view.effort.seed == server_seed(seed)
+        own, theirs = (
+            sample_plan(1, (4, 4), 0.5, generator=torch.Generator().manual_seed(chosen), device=torch.device("cpu"))
+            for chosen in (seed, spy.view.effort.seed)
+        )
+        assert not torch.equal(own.mask, theirs.mask)
+        assert torch.equal(own.mask[0], spy.view.mask)  # the client's own seed would
+
+
+class Tapped(torch.nn.Module):
+    """A first layer that remembers its input, as an attack might put into its own network."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(x)
+        out: torch.Tensor = self.inner(x)
+        return out
+
+
+def test_client_and_attacks_run_networks_of_their_own() -> None:
+    class Tapping(Spy):
+        def network(self, model: MJP) -> MJP:
+            model.model.blocks[0].norm1 = Tapped(model.model.blocks[0].norm1)  # type: ignore[union-attr, operator, index]
+            return model
+
+    seen: list[int] = []
+    tapping = Tapping(lambda view: seen.append(len(view.vit.blocks[0].norm1.seen)))
+    spies = tapping, Spy(), Spy()
+    spied(*spies)
+    first, second, third = (spy.view.model for spy in spies)
+    assert seen == [0]
+    assert not isinstance(second.model.blocks[0].norm1, Tapped)
+    assert len({id(model) for model in (first, second, third)}) == 3
+
+
+def test_a_share_of_masked_patches_counts_however_it_is_written() -> None:
+    texts = {"mjp:.3": 4.0, "mjp:0.90": 0.5, "mjp:1.0": 0.2, "mjp:0.1+bf16": 0.0, "mjp-shared:0.2": 0.0}
+    rows = [{"model": "m", "defence": text, "gain_psnr": {"db": (gain, 0, 9)}} for text, gain in texts.items()]
+    assert smallest_ratio(rows, "m", "psnr") == 0.9
+
+
+def test_noise_of_size_zero_still_clips() -> None:
+    found = disguise({"w": torch.full((4,), 2.0)}, parse("noise:0"), torch.Generator())
+    assert float(found["w"].norm()) == 1
+
+
+def test_no_attacked_picture_is_in_the_prior() -> None:
+    source = embedded("val")
+    every = spread(source, 8, (32, 32))
+    left = spread(source, 8, (32, 32), without=[0, len(source) // 2])
+    assert torch.equal(left, every[[1, 2, 3, 5, 6, 7]])
