@@ -3,17 +3,21 @@
 from clients import MEAN, STD, pictures, prior, tiny  # isort: skip  mjp before timm
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
+from mjp.errors import InputError
 from mjp.evaluation.models import Subject
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
-from mjp.privacy.audit import smallest_ratio
+from mjp.privacy.audit import Cells, smallest_ratio
 from mjp.privacy.defences import disguise, parse
 from mjp.privacy.examine import Finding, examine
 from mjp.privacy.pictures import spread
+from mjp.privacy.update import Facts
 from mjp.privacy.view import Reconstruction, View, server_seed
 from mjp.training.data import embedded
 
@@ -98,3 +102,28 @@ def test_no_attacked_picture_is_in_the_prior() -> None:
     every = spread(source, 8, (32, 32))
     left = spread(source, 8, (32, 32), without=[0, len(source) // 2])
     assert torch.equal(left, every[[1, 2, 3, 5, 6, 7]])
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), torch.linalg.LinAlgError()])
+def test_numbers_that_cannot_be_solved_for_are_a_refusal(error: Exception) -> None:
+    def fail(view: View) -> None:
+        raise error
+
+    assert "too small" in str(spied(Spy(fail), defence="none")[1].refused)
+
+
+def test_absurd_facts_are_named() -> None:
+    for absurd in ({"std": (1e-300, 1, 1)}, {"mean": (1e200, 0, 0)}, {"localize_weight": 1e30}):
+        with pytest.raises(InputError, match="at most 1000"):
+            Facts(**absurd)
+
+
+def test_a_torn_first_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cells.jsonl").write_text('{"sett')
+    with pytest.raises(InputError, match="other settings"):
+        Cells(tmp_path / "cells.jsonl", {})
+
+
+def test_an_attack_says_what_it_attacks() -> None:
+    (_, found) = spied(Spy(), defence="none")
+    assert found.facts["attack_title"] == "spy"

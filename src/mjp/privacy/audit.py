@@ -15,6 +15,7 @@ import torch
 
 from mjp.errors import InputError
 from mjp.evaluation.bootstrap import Bootstrap, Interval
+from mjp.files import write_atomically
 from mjp.privacy.defences import Defence, parse
 from mjp.privacy.examine import GUESS
 
@@ -37,8 +38,9 @@ class Cells:
         lines = path.read_text().splitlines() if path.is_file() else []
         if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"settings": settings}) + "\n")
-        elif json.loads(lines[0]).get("settings") != json.loads(json.dumps(settings)):
+            text = json.dumps({"settings": settings}) + "\n"
+            write_atomically(path, lambda temporary: temporary.write_text(text))
+        elif _settings(lines[0]) != json.loads(json.dumps(settings)):
             raise InputError(f"{path} belongs to an audit with other settings: choose another --out, or remove it")
         for line in lines[1:]:
             try:
@@ -55,6 +57,15 @@ class Cells:
         with self.path.open("a") as file:
             file.write(line + "\n")
         self.found[key] = findings
+
+
+def _settings(line: str) -> Any:
+    """Those of the first line; None, which no audit has, if it is torn."""
+    try:
+        first = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return first.get("settings") if isinstance(first, dict) else None
 
 
 def summarise(cells: Cells, models: Iterable[str], defences: Iterable[str], *, seed: int) -> list[dict[str, Any]]:
