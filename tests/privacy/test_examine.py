@@ -13,7 +13,7 @@ from mjp.errors import InputError
 from mjp.evaluation.models import Subject
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
-from mjp.privacy.audit import Cells, smallest_ratio
+from mjp.privacy.audit import QUANTITIES, Cells, Key, smallest_ratio, summarise
 from mjp.privacy.defences import disguise, parse
 from mjp.privacy.examine import Finding, examine
 from mjp.privacy.pictures import spread
@@ -127,3 +127,32 @@ def test_a_torn_first_line_is_named(tmp_path: Path) -> None:
 def test_an_attack_says_what_it_attacks() -> None:
     (_, found) = spied(Spy(), defence="none")
     assert found.facts["attack_title"] == "spy"
+
+
+def test_a_batch_is_shown_in_the_order_in_which_it_is_scored() -> None:
+    class Swapped(Spy):
+        def run(self, view: View) -> Reconstruction:
+            return Reconstruction(pictures(2).flip(0), {})
+
+    subject = Subject("tiny", tiny(dtype=torch.float32), (32, 32), MEAN, STD, 1.0, "bicubic")
+    both, labels = pictures(2).float(), torch.tensor([4, 5])
+    (_, found) = examine(subject, both, labels, parse("batch:2"), [Swapped()], prior(), seed=0)
+    assert found.pictures is not None
+    assert torch.allclose(found.pictures, pictures(2))
+
+
+def test_an_attack_that_refuses_one_picture_gets_the_guess_for_it(tmp_path: Path) -> None:
+    cells = Cells(tmp_path / "cells.jsonl", {})
+
+    def finding(name: str, psnr: float, refused: str | None = None) -> dict[str, Any]:
+        score = {**dict.fromkeys(QUANTITIES), "psnr": psnr}
+        scores = {} if refused else {"a": [score]}
+        return {"attack": name, "refused": refused, "scores": scores, "facts": {}, "seconds": 0.0}
+
+    for k, other in enumerate((finding("direct", 40.0), finding("direct", 0.0, "no"))):
+        cells.add(Key("m", "none", k), [finding("guess", 10.0), other, finding("span", 0.0, "never")])
+    (row,) = summarise(cells, ["m"], ["none"], seed=0)
+    assert row["attacks"]["direct"]["psnr"][0] == 25
+    assert row["attacks"]["direct"]["refusals"] == 1
+    assert row["gain_psnr"]["db"][0] == 15
+    assert row["refused"] == {"span": "never"}

@@ -81,17 +81,24 @@ def summarise(cells: Cells, models: Iterable[str], defences: Iterable[str], *, s
 
 def _row(findings: list[list[dict[str, Any]]], setting: str, seed: int) -> dict[str, Any]:
     names = list(dict.fromkeys(one["attack"] for found in findings for one in found))
+    findings = [_with_guesses(found) for found in findings]
     attacks, refused = {}, {}
     for name in names:
         mine = [one for found in findings for one in found if one["attack"] == name]
         scores = [score for one in mine for score in one["scores"].get(setting, [])]
-        if len(scores) < sum(len(found[0]["scores"][setting]) for found in findings):  # a picture without a result
-            refused[name] = next(one["refused"] for one in mine if one["refused"])
+        if all(one["refused"] for one in mine):
+            refused[name] = mine[0]["refused"]
         else:
             attacks[name] = {**_means(scores, seed), **_extras(mine, scores)}
     rivals = [name for name in attacks if name != GUESS]
     best = max(rivals, key=lambda name: attacks[name]["psnr"][0], default=None)
     return {"attacks": attacks, "refused": refused, "best": best, **_gains(findings, setting, seed, rivals)}
+
+
+def _with_guesses(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An attacker whose attack refuses still has the guess: its scores stand where an attack has none."""
+    guess = next(one["scores"] for one in found if one["attack"] == GUESS)
+    return [{**one, "scores": guess} if one["refused"] else one for one in found]
 
 
 def _means(scores: list[dict[str, Any]], seed: int) -> dict[str, Any]:
@@ -112,6 +119,7 @@ def _extras(findings: list[dict[str, Any]], scores: list[dict[str, Any]]) -> dic
         "match": sum(matches) / len(matches) if matches else None,
         "seconds": sum(one["seconds"] for one in findings) / len(findings),
         "pictures": len(scores),
+        "refusals": sum(one["refused"] is not None for one in findings),  # updates on which the guess stands in
     }
 
 

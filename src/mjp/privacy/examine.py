@@ -108,7 +108,8 @@ def try_attack(
     except Refused as reason:
         return Finding(attack.NAME, None, str(reason), {}, time.perf_counter() - started, {})
     scores = judge(found.pictures) if judge else {}
-    return Finding(attack.NAME, found.pictures, None, scores, seconds, facts)
+    pictures = judge.arranged(found.pictures) if judge else found.pictures
+    return Finding(attack.NAME, pictures, None, scores, seconds, facts)
 
 
 def _run(attack: Attack, view: View) -> Reconstruction:
@@ -143,6 +144,11 @@ class Judge:
                 for target, k, mask in zip(targets, order.tolist(), self.secret.mask, strict=True)
             ]
         return scores
+
+    def arranged(self, found: Tensor) -> Tensor:
+        """In the order of the pictures that they are scored against first."""
+        target = next(iter(self.targets.values()))
+        return found[match_batch(target, found)] if found.shape == target.shape else found
 
 
 def through_a_file(update: Update) -> Update:
