@@ -3,17 +3,21 @@
 from clients import MEAN, STD, pictures, prior, tiny  # isort: skip  mjp before timm
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
+from mjp.errors import InputError
 from mjp.evaluation.models import Subject
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
-from mjp.privacy.audit import smallest_ratio
+from mjp.privacy.audit import QUANTITIES, Cells, Key, smallest_ratio, summarise
 from mjp.privacy.defences import disguise, parse
 from mjp.privacy.examine import Finding, examine
 from mjp.privacy.pictures import spread
+from mjp.privacy.update import Facts
 from mjp.privacy.view import Reconstruction, View, server_seed
 from mjp.training.data import embedded
 
@@ -98,3 +102,57 @@ def test_no_attacked_picture_is_in_the_prior() -> None:
     every = spread(source, 8, (32, 32))
     left = spread(source, 8, (32, 32), without=[0, len(source) // 2])
     assert torch.equal(left, every[[1, 2, 3, 5, 6, 7]])
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), torch.linalg.LinAlgError()])
+def test_numbers_that_cannot_be_solved_for_are_a_refusal(error: Exception) -> None:
+    def fail(view: View) -> None:
+        raise error
+
+    assert "too small" in str(spied(Spy(fail), defence="none")[1].refused)
+
+
+def test_absurd_facts_are_named() -> None:
+    for absurd in ({"std": (1e-300, 1, 1)}, {"mean": (1e200, 0, 0)}, {"localize_weight": 1e30}):
+        with pytest.raises(InputError, match="at most 1000"):
+            Facts(**absurd)
+
+
+def test_a_torn_first_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cells.jsonl").write_text('{"sett')
+    with pytest.raises(InputError, match="other settings"):
+        Cells(tmp_path / "cells.jsonl", {})
+
+
+def test_an_attack_says_what_it_attacks() -> None:
+    (_, found) = spied(Spy(), defence="none")
+    assert found.facts["attack_title"] == "spy"
+
+
+def test_a_batch_is_shown_in_the_order_in_which_it_is_scored() -> None:
+    class Swapped(Spy):
+        def run(self, view: View) -> Reconstruction:
+            return Reconstruction(pictures(2).flip(0), {})
+
+    subject = Subject("tiny", tiny(dtype=torch.float32), (32, 32), MEAN, STD, 1.0, "bicubic")
+    both, labels = pictures(2).float(), torch.tensor([4, 5])
+    (_, found) = examine(subject, both, labels, parse("batch:2"), [Swapped()], prior(), seed=0)
+    assert found.pictures is not None
+    assert torch.allclose(found.pictures, pictures(2))
+
+
+def test_an_attack_that_refuses_one_picture_gets_the_guess_for_it(tmp_path: Path) -> None:
+    cells = Cells(tmp_path / "cells.jsonl", {})
+
+    def finding(name: str, psnr: float, refused: str | None = None) -> dict[str, Any]:
+        score = {**dict.fromkeys(QUANTITIES), "psnr": psnr}
+        scores = {} if refused else {"a": [score]}
+        return {"attack": name, "refused": refused, "scores": scores, "facts": {}, "seconds": 0.0}
+
+    for k, other in enumerate((finding("direct", 40.0), finding("direct", 0.0, "no"))):
+        cells.add(Key("m", "none", k), [finding("guess", 10.0), other, finding("span", 0.0, "never")])
+    (row,) = summarise(cells, ["m"], ["none"], seed=0)
+    assert row["attacks"]["direct"]["psnr"][0] == 25
+    assert row["attacks"]["direct"]["refusals"] == 1
+    assert row["gain_psnr"]["db"][0] == 15
+    assert row["refused"] == {"span": "never"}

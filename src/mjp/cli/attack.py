@@ -187,7 +187,13 @@ def _line(found: "Finding") -> str:
             apart = f" (masked {one.psnr_masked:.1f}, unmasked {one.psnr_unmasked:.1f})"
         lpips = "" if one.lpips is None else f", LPIPS {one.lpips:.3f}"
         parts.append(f"({setting}) {one.psnr:.1f} dB{apart}, SSIM {one.ssim:.3f}{lpips}")
-    return "; ".join(parts) + (f"; {found.seconds:.1f} s" if found.seconds else "")
+    return "; ".join(parts) + (f"; {found.seconds:.1f} s" if found.seconds else "") + _modified(found)
+
+
+def _modified(found: "Finding") -> str:
+    """An attack on another network than the unmodified one says so: its leakage is not that of the model."""
+    title = found.facts.get("attack_title", "")
+    return f"; {title}" if "modified network" in title else ""
 
 
 def _verdict(found: "Finding") -> str:

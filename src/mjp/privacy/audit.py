@@ -15,6 +15,7 @@ import torch
 
 from mjp.errors import InputError
 from mjp.evaluation.bootstrap import Bootstrap, Interval
+from mjp.files import write_atomically
 from mjp.privacy.defences import Defence, parse
 from mjp.privacy.examine import GUESS
 
@@ -37,8 +38,9 @@ class Cells:
         lines = path.read_text().splitlines() if path.is_file() else []
         if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"settings": settings}) + "\n")
-        elif json.loads(lines[0]).get("settings") != json.loads(json.dumps(settings)):
+            text = json.dumps({"settings": settings}) + "\n"
+            write_atomically(path, lambda temporary: temporary.write_text(text))
+        elif _settings(lines[0]) != json.loads(json.dumps(settings)):
             raise InputError(f"{path} belongs to an audit with other settings: choose another --out, or remove it")
         for line in lines[1:]:
             try:
@@ -57,6 +59,15 @@ class Cells:
         self.found[key] = findings
 
 
+def _settings(line: str) -> Any:
+    """Those of the first line; None, which no audit has, if it is torn."""
+    try:
+        first = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return first.get("settings") if isinstance(first, dict) else None
+
+
 def summarise(cells: Cells, models: Iterable[str], defences: Iterable[str], *, seed: int) -> list[dict[str, Any]]:
     """One row for each model, defence and setting."""
     rows = []
@@ -70,17 +81,24 @@ def summarise(cells: Cells, models: Iterable[str], defences: Iterable[str], *, s
 
 def _row(findings: list[list[dict[str, Any]]], setting: str, seed: int) -> dict[str, Any]:
     names = list(dict.fromkeys(one["attack"] for found in findings for one in found))
+    findings = [_with_guesses(found) for found in findings]
     attacks, refused = {}, {}
     for name in names:
         mine = [one for found in findings for one in found if one["attack"] == name]
         scores = [score for one in mine for score in one["scores"].get(setting, [])]
-        if len(scores) < sum(len(found[0]["scores"][setting]) for found in findings):  # a picture without a result
-            refused[name] = next(one["refused"] for one in mine if one["refused"])
+        if all(one["refused"] for one in mine):
+            refused[name] = mine[0]["refused"]
         else:
             attacks[name] = {**_means(scores, seed), **_extras(mine, scores)}
     rivals = [name for name in attacks if name != GUESS]
     best = max(rivals, key=lambda name: attacks[name]["psnr"][0], default=None)
     return {"attacks": attacks, "refused": refused, "best": best, **_gains(findings, setting, seed, rivals)}
+
+
+def _with_guesses(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An attacker whose attack refuses still has the guess: its scores stand where an attack has none."""
+    guess = next(one["scores"] for one in found if one["attack"] == GUESS)
+    return [{**one, "scores": guess} if one["refused"] else one for one in found]
 
 
 def _means(scores: list[dict[str, Any]], seed: int) -> dict[str, Any]:
@@ -101,6 +119,7 @@ def _extras(findings: list[dict[str, Any]], scores: list[dict[str, Any]]) -> dic
         "match": sum(matches) / len(matches) if matches else None,
         "seconds": sum(one["seconds"] for one in findings) / len(findings),
         "pictures": len(scores),
+        "refusals": sum(one["refused"] is not None for one in findings),  # updates on which the guess stands in
     }
 
 

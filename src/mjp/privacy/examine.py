@@ -6,6 +6,7 @@ Settings, as published: (a) nothing is shuffled, a reconstruction is compared wi
 """
 
 import copy
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -101,13 +102,25 @@ def try_attack(
     started = time.perf_counter()
     try:
         view = View(update, copy.deepcopy(network), prior, effort)  # a module may remember what it was run on
-        found: Reconstruction = attack.run(view)
+        found: Reconstruction = _run(attack, view)
         seconds = time.perf_counter() - started
-        facts = {**found.facts, "match": _match(view, found.pictures)}
+        facts = {**found.facts, "attack_title": attack.TITLE, "match": _match(view, found.pictures)}
     except Refused as reason:
         return Finding(attack.NAME, None, str(reason), {}, time.perf_counter() - started, {})
     scores = judge(found.pictures) if judge else {}
-    return Finding(attack.NAME, found.pictures, None, scores, seconds, facts)
+    pictures = judge.arranged(found.pictures) if judge else found.pictures
+    return Finding(attack.NAME, pictures, None, scores, seconds, facts)
+
+
+def _run(attack: Attack, view: View) -> Reconstruction:
+    """Numbers at the edge of what a computer holds may leave no picture: that is a refusal."""
+    try:
+        found = attack.run(view)
+    except (torch.linalg.LinAlgError, ZeroDivisionError) as error:
+        raise Refused("the numbers of the update are too small, too large or too alike to be solved for") from error
+    if not bool(torch.isfinite(found.pictures).all()):
+        raise Refused("the equations have no finite solution")
+    return found
 
 
 class Judge:
@@ -132,6 +145,11 @@ class Judge:
             ]
         return scores
 
+    def arranged(self, found: Tensor) -> Tensor:
+        """In the order of the pictures that they are scored against first."""
+        target = next(iter(self.targets.values()))
+        return found[match_batch(target, found)] if found.shape == target.shape else found
+
 
 def through_a_file(update: Update) -> Update:
     """Write and read it: an attack gets what a file can hold, whatever else is in memory."""
@@ -144,6 +162,7 @@ def through_a_file(update: Update) -> Update:
 def _match(view: View, pictures: Tensor) -> float | None:
     """How well the reconstruction explains the update, which an attacker can tell alone; None without labels."""
     try:
-        return match(view, pictures.expand(view.facts.batch, -1, -1, -1))
+        found = match(view, pictures.expand(view.facts.batch, -1, -1, -1))
     except Refused:
         return None
+    return found if math.isfinite(found) else None

@@ -50,6 +50,8 @@ class Facts:
         numbers = (*self.mean, *self.std, self.localize_weight, self.lr)
         if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
             raise InputError("mean, std, localize_weight and lr of the update must be finite numbers")
+        if not all(abs(value) <= 1000 for value in numbers) or not all(value >= 1e-3 for value in self.std):
+            raise InputError("mean, std, localize_weight and lr must be at most 1000, and std at least 0.001")
         if not isinstance(self.defence, str):
             raise InputError(f"defence of the update must be its text, not {self.defence!r}")
         if self.kind == "fedavg" and not self.lr > 0:
