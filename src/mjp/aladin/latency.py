@@ -127,7 +127,7 @@ def _from_index(size: dict[str, Any]) -> str:
     slow = size["milliseconds"]["exhaustive"]["p50"]
     return (
         f" Exhaustive alignment from the index, with tokens in half precision on disk, takes {slow:,.1f} ms: "
-        f"{scoring:,.0f} times as long in scoring alone, {whole:,.0f} times end to end, {both:,.0f} times the two stages."
+        f"{scoring:,.0f} times as long in scoring, {whole:,.0f} times end to end, {both:,.0f} times the two stages."
     )
 
 
