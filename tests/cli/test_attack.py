@@ -126,3 +126,24 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
     assert main(["attack", *arguments, "--model", str(folder / "model"), "--out", str(tmp_path / "out")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_numbers_too_small_to_solve_for_are_one_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safetensors.torch import load_file
+
+    tiny = {name: g.double() * 1e-200 for name, g in load_file(folder / "update.safetensors").items()}
+    save_file(tiny, tmp_path / "tiny.safetensors")
+    update = ["--gradients", str(tmp_path / "tiny.safetensors"), "--model", str(folder / "model")]
+    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 2
+    assert "no attack can run" in capsys.readouterr().err
+
+
+def test_april_says_that_its_network_is_another(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--model", str(folder / "model"), "--defences", "none", "--attacks", "april", "--out", str(tmp_path)]
+    assert main(["attack", str(folder / "picture.png"), *arguments]) == 0
+    assert "modified network" in capsys.readouterr().out
+    assert "modified network" in findings(tmp_path)["none", "april"]["facts"]["attack_title"]

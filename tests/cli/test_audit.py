@@ -60,6 +60,12 @@ def test_the_table_has_the_guess_the_best_attack_and_its_gain(models: list[str],
     with (tmp_path / "audit.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert {line["attack"] for line in lines} == {"guess", "direct", "subspace"}
+    by = {(line["model"], line["defence"], line["attack"]): line for line in lines}
+    assert float(by[models[1], "none", "direct"]["top1"]) == facts["models"][models[1]]["top1"][0]
+    points = [p for p in facts["models"][models[1]]["points"] if p["unknown"]]
+    assert float(by[models[1], "mjp:0.5", "direct"]["consistency"]) == points[0]["consistency"][0]
+    assert by[models[0], "mjp:0.5", "direct"]["top1"] == ""  # it was not trained with E_unk
+    assert float(by[models[0], "none", "direct"]["worst_picture"]) >= float(by[models[0], "none", "direct"]["psnr"])
     with Image.open(tmp_path / "audit.png") as chart:
         assert chart.width > 400
 

@@ -73,7 +73,7 @@ class Tapped(torch.nn.Module):
 def test_client_and_attacks_run_networks_of_their_own() -> None:
     class Tapping(Spy):
         def network(self, model: MJP) -> MJP:
-            model.model.blocks[0].norm1 = Tapped(model.model.blocks[0].norm1)  # type: ignore[union-attr, operator, index]
+            model.model.blocks[0].norm1 = Tapped(model.model.blocks[0].norm1)  # type: ignore[union-attr, index]
             return model
 
     seen: list[int] = []

@@ -193,6 +193,20 @@ def _usefulness(options: Options, subject: "Subject", source: Any) -> dict[str, 
     return sweep(subject.model.float(), stream, ratios, draws=1, seed=options.seed, device=device).to_dict()
 
 
+def _useful_under(text: str, useful: dict[str, Any]) -> tuple[Any, Any]:
+    """Top-1 and consistency of the model under the jigsaw of a defence; empty where they were not measured."""
+    from mjp.privacy.defences import parse
+
+    defence = parse(text)
+    if not useful or defence.positions == "none":
+        return "", ""
+    if defence.jigsaw == "none":
+        return useful["top1"][0], 1.0
+    wanted = (defence.ratio, defence.jigsaw == "mjp")
+    points = (point for point in useful["points"] if (point["ratio"], point["unknown"]) == wanted)
+    return next(((point["top1"][0], point["consistency"][0]) for point in points), ("", ""))
+
+
 def _headline(rows: list[dict[str, Any]], models: tuple[str, ...]) -> dict[str, str]:
     """The smallest γ at which the best attack gains less than 1 dB over the data-free guess."""
     from mjp.privacy.audit import MARGIN, smallest_ratio
@@ -246,12 +260,15 @@ def _write(options: Options, facts: dict[str, Any]) -> None:
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
             bounds = [f"{name}{end}" for name in QUANTITIES for end in ("", "_low", "_high")]
-            writer.writerow(["model", "defence", "setting", "attack", "best", *bounds, "condition", "match", "seconds"])
+            extra = ("worst_picture", "condition", "match", "seconds", "refusals")
+            names = ["model", "defence", "setting", "attack", "best", *bounds, *extra, "top1", "consistency"]
+            writer.writerow(names)
             for row in facts["rows"]:
                 for name, found in row["attacks"].items():
                     values = [v for quantity in QUANTITIES for v in (found[quantity] or ("", "", ""))]
-                    extras = [found[key] for key in ("condition", "match", "seconds")]
+                    extras = [found[key] for key in extra]
                     start = [row["model"], row["defence"], row["setting"], name, name == row["best"]]
-                    writer.writerow([*start, *values, *extras])
+                    useful = _useful_under(row["defence"], facts["models"][row["model"]])
+                    writer.writerow([*start, *values, *extras, *useful])
 
     write_atomically(options.out / "audit.csv", table)
