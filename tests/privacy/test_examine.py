@@ -102,6 +102,8 @@ def test_no_attacked_picture_is_in_the_prior() -> None:
     every = spread(source, 8, (32, 32))
     left = spread(source, 8, (32, 32), without=[0, len(source) // 2])
     assert torch.equal(left, every[[1, 2, 3, 5, 6, 7]])
+    with pytest.raises(InputError, match="none is left"):
+        spread(source, 8, (32, 32), without=range(len(source)))
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), torch.linalg.LinAlgError()])

@@ -28,7 +28,10 @@ def spread(
     """(n, 3, H, W) in [0, 1]: pictures spread evenly over the source, the middle square of each; `without` some."""
     count = min(count, len(source))
     numbers = [(k * len(source) // count + skip) % len(source) for k in range(count)]
-    return torch.stack([square(source.load(number), size) for number in numbers if number not in without])
+    numbers = [number for number in numbers if number not in without]
+    if not numbers:
+        raise InputError("every picture is under attack, none is left for the prior: attack fewer, or state --prior")
+    return torch.stack([square(source.load(number), size) for number in numbers])
 
 
 def square(picture: Image.Image, size: tuple[int, int]) -> Tensor:
