@@ -20,7 +20,7 @@ from mjp.aladin.intake import Encoder, content_hash
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.vision import open_picture
 from mjp.errors import InputError
-from training.runs import exit_code, start
+from processes import exit_code, start
 
 FACTS = IndexFacts("hash", "somewhere", 0.0, (2, 3))
 

@@ -17,7 +17,7 @@ from mjp.aladin.config import AladinTraining
 from mjp.aladin.model import Aladin
 from mjp.aladin.train import AladinRun, train
 from mjp.errors import InputError
-from training.runs import exit_code, start
+from processes import exit_code, start
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import mjp
 from method.tiny import generator, gradients, half_masked, pictures, relative_difference, vit
 from mjp.method.config import VARIANTS
+from mjp.training.distributed import join
+from processes import in_two_processes
 
 LABELS = torch.tensor([1, 7, 3, 0])
 
@@ -35,32 +37,33 @@ def ddp_model(preset: str) -> mjp.MJP:
     return mjp.MJP(vit(), mjp.preset(preset, localize_weight=0.3)).double().train()
 
 
-def ddp_worker(rank: int, folder: str) -> None:
+def ddp_gradients(preset: str, images: Tensor, labels: Tensor, plan: mjp.Plan | None, epochs: tuple[int, ...]) -> Any:
+    """The gradients of one process after backward passes in these epochs."""
+    model = ddp_model(preset)
+    parallel = DistributedDataParallel(model)
+    for epoch in epochs:
+        model.epoch = epoch
+        loss_of(model, parallel(images, plan), labels).backward()
+    return gradients(model)
+
+
+def ddp_worker(folder: Path) -> None:
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    rows = slice(2 * rank, 2 * rank + 2)
-    images, labels = pictures().double()[rows], LABELS[rows]
-
-    private = ddp_model("private")
-    parallel = DistributedDataParallel(private)
-    loss_of(private, parallel(images, part(half_masked(), rank)), labels).backward()
-    torch.save(gradients(private), f"{folder}/gradients{rank}.pt")
-
-    # before its start epoch nothing is masked; DDP complains in the next step about parameters that were not used
-    reference = ddp_model("reference")
-    parallel = DistributedDataParallel(reference)
-    for epoch in (0, 0, 20, 20, 20):
-        reference.epoch = epoch
-        loss_of(reference, parallel(images), labels).backward()
-    torch.save(gradients(reference), f"{folder}/reference{rank}.pt")
-    torch.distributed.destroy_process_group()
+    with join("cpu") as world:
+        rows = slice(2 * world.rank, 2 * world.rank + 2)
+        images, labels = pictures().double()[rows], LABELS[rows]
+        found = ddp_gradients("private", images, labels, part(half_masked(), world.rank), epochs=(0,))
+        torch.save(found, folder / f"gradients{world.rank}.pt")
+        # before its start epoch nothing is masked; DDP complains in the next step about parameters that were not used
+        found = ddp_gradients("reference", images, labels, None, epochs=(0, 0, 20, 20, 20))
+        torch.save(found, folder / f"reference{world.rank}.pt")
 
 
 @pytest.fixture(scope="module")
 def ddp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which two processes left their gradients."""
     folder = tmp_path_factory.mktemp("ddp")
-    torch.multiprocessing.spawn(ddp_worker, args=(str(folder),), nprocs=2)
+    assert in_two_processes(ddp_worker, folder) == [0, 0]
     return folder
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from mjp.errors import InputError
 from mjp.training.config import TrainConfig
 from mjp.training.distributed import join
 from mjp.training.engine import train
+from processes import in_two_processes
 from training.runs import (
     ALONE,
     RANDOM,
-    in_two_processes,
     make_pictures,
     metrics,
     settings,
@@ -73,6 +74,38 @@ def agree_task() -> None:
 
 def test_processes_sum_agree_with_the_leader_and_unite_what_they_know() -> None:
     assert in_two_processes(agree_task) == [0, 0]
+
+
+ALIVE: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+
+
+def failing_step() -> None:
+    """A step that fails while DDP is known to a local variable and to a cycle."""
+    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    parallel.itself = [parallel]  # type: ignore[assignment]
+    ALIVE.add(parallel)
+    parallel(torch.ones(1, 2)).sum().backward()
+    raise InputError("a bad step")
+
+
+def order_task() -> None:
+    destroy = dist.destroy_process_group
+
+    def destroy_the_last(group: Any = None) -> None:
+        assert not ALIVE
+        destroy(group)
+
+    dist.destroy_process_group = destroy_the_last
+    try:
+        with join("cpu"):
+            failing_step()
+    except InputError as error:
+        sys.exit(str(error) != "a bad step")
+
+
+def test_ddp_is_freed_before_its_process_group() -> None:
+    # the other order stops for good now and then: gloo waits for Python's lock, which waits for gloo
+    assert in_two_processes(order_task) == [0, 0]
 
 
 def test_two_processes_are_one_that_accumulates(data: Path, tmp_path: Path) -> None:

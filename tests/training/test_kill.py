@@ -14,7 +14,8 @@ import torch
 
 from mjp.training.config import TrainConfig
 from mjp.training.engine import train
-from training.runs import PATIENCE, RANDOM, exit_code, metrics, settings, start, weights
+from processes import PATIENCE, exit_code, start
+from training.runs import RANDOM, metrics, settings, weights
 
 EVERY_STEP = {**RANDOM, "checkpoint_minutes": 0}
 

@@ -1,6 +1,9 @@
 """One process or many: torchrun sets the environment, this reads it."""
 
+import gc
 import os
+import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -58,7 +61,19 @@ def join(device: str) -> Iterator[World]:
         yield World(rank, size, chosen)
     finally:
         if size > 1:
+            _free_what_is_done()
             dist.destroy_process_group()
+
+
+def _free_what_is_done() -> None:
+    """Free DDP before its process group, also what cycles and the frames of an error hold of it.
+
+    A DDP that outlives the group destroys it with Python's lock held; a thread of gloo that still wants that lock to
+    free its last piece of work then makes both wait forever.
+    """
+    if error := sys.exception():
+        traceback.clear_frames(error.__traceback__)
+    gc.collect()
 
 
 def pick_device(name: str, local: int = 0) -> torch.device:
