@@ -98,13 +98,19 @@ def test_every_picture_and_caption_is_encoded_once(home: Path, monkeypatch: pyte
 def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "data" / "crowd.txt").write_text("test00.png\ttest00.png#0\t1\t3\t0\ntest00.png\ttest01.png#0\t0\t0\t3\n")
     arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
-    assert main([*arguments, "--cache", str(home / "cache"), "--workers", "0", "--rerank", "2", "5"]) == 0
+    arguments += ["--cache", str(home / "cache"), "--workers", "0"]
+    assert main([*arguments, "--rerank", "2", "5", "--latency", "20"]) == 0
     facts = json.loads((home / "eval" / "results.json").read_text())
     assert facts["kind"] == "aladin eval"
+    timed = facts["latency"][str(home / "run")]
+    assert timed["sizes"][0]["pictures"] == 20
+    assert (home / "eval" / "latency.png").is_file()
     facts = facts["models"][str(home / "run")]
+    assert timed["rerank"] == facts["scorers"][TWO_STAGE]["k"]
     assert (facts["pictures"], facts["captions"]) == (12, 24)
     assert facts["hash"] == Aladin.load(home / "run").hash
     said = capsys.readouterr().out
+    assert timed["headline"][0] in said
     for name, each in facts["scorers"].items():
         assert name in said
         assert f"{each['rsum']:.1f}" in said
@@ -115,7 +121,7 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
 def test_a_split_without_judgements_is_evaluated_without_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "data" / "crowd.txt").write_text("test00.png\ttest00.png#0\t1\t3\t0\n")
     arguments = ["aladin", "eval", str(home / "run"), "--data", str(home / "data"), "--out", str(home / "eval")]
-    arguments += ["--cache", str(home / "cache"), "--workers", "0", "--rerank", "5"]
+    arguments += ["--cache", str(home / "cache"), "--workers", "0", "--rerank", "5", "--latency"]
     assert main([*arguments, "--split", "dev"]) == 0
     assert "–/–" in capsys.readouterr().out
     (home / "data" / "crowd.txt").write_text("nonsense\n")
@@ -140,6 +146,7 @@ def test_training_by_command(home: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["eval", "nowhere", "--data", ".", "--rerank", "0"], "at least 1"),
         (["eval", "nowhere", "--data", ".", "--choose-on", "test"], "on another split"),
         (["eval", "--data", "."], "at least one model"),
+        (["eval", "nowhere", "--data", ".", "--latency", "0"], "--latency must be a whole number of at least 1"),
         (["eval", "nowhere", "--data", ".", "--mask-ratios", "1.5"], "between 0 and 1"),
         (["eval", "nowhere", "--data", ".", "--mask-ratios", "0"], "a ratio above 0"),
         (["eval", "nowhere", "--data", ".", "--mask-ratios", "1", "--draws", "0"], "at least 1"),

@@ -121,7 +121,16 @@ def test_a_backbone_without_patches_is_refused(home: Path) -> None:
 
 
 def test_the_command_draws_the_curve_and_says_the_verdict(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["aladin", "eval", str(home / "model"), "--data", str(home / "data"), "--out", str(home / "eval")]
+    arguments = [
+        "aladin",
+        "eval",
+        str(home / "model"),
+        "--data",
+        str(home / "data"),
+        "--out",
+        str(home / "eval"),
+        "--latency",
+    ]
     arguments += ["--cache", str(home / "cache"), "--workers", "0", "--rerank", "5"]
     assert main([*arguments, "--mask-ratios", "0", "0.5", "1"]) == 0
     curve = json.loads((home / "eval/results.json").read_text())["models"][str(home / "model")]["masking"]

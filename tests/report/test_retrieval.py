@@ -1,5 +1,6 @@
 """The section on retrieval: every scorer and seed, which ratio is which, a curve that says when it means nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,15 @@ def test_without_a_curve_there_is_no_picture(tmp_path: Path) -> None:
     assert page(folder).all("img") == []
 
 
-def test_times_and_bytes(tmp_path: Path) -> None:
-    text = page(write_bench(tmp_path / "a")).text
+@pytest.mark.parametrize("command", ["bench", "eval"])
+def test_times_and_bytes(tmp_path: Path, command: str) -> None:
+    folder = write_bench(tmp_path / "a")
+    if command == "eval":
+        timed, folder = json.loads((folder / "results.json").read_text())["models"], write_retrieval(tmp_path / "b")
+        facts = json.loads((folder / "results.json").read_text())
+        (folder / "results.json").write_text(json.dumps(facts | {"latency": timed}))
+        (tmp_path / "a" / "latency.png").rename(folder / "latency.png")
+    text = page(folder).text
     assert "Scoring alone: 12 times as long." in text
     assert "exhaustive alignment, tokens in memory 18.00 p95 19.00 –" in text
     assert "index, MB 13.0 1,300.0 for each picture, kB 13.0 13.0" in text

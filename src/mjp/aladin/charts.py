@@ -15,7 +15,7 @@ LINES = {  # parts of results.json that are added up, label, colour, style
 }
 
 
-def draw_latency(facts: dict[str, Any], title: str, path: Path) -> None:
+def draw_latency(facts: dict[str, Any], model: str, path: Path) -> None:
     """Median milliseconds over the number of pictures, both logarithmic; `facts` as in results.json."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(8, 4.8), layout="constrained")
@@ -25,7 +25,8 @@ def draw_latency(facts: dict[str, Any], title: str, path: Path) -> None:
         shown = label.format(rerank=facts["rerank"])
         axis.plot([each["pictures"] for each in sizes], middle, style, color=colour, marker="o", label=shown)
     axis.set(xscale="log", yscale="log", xlabel="pictures in the index", ylabel="milliseconds per query, median")
-    axis.set_title(title, fontsize="medium")
+    threads = facts["threads"]
+    axis.set_title(f"{model}, {threads} thread{'s' if threads > 1 else ''}", fontsize="medium")
     _finish(figure, axis, path, columns=1)
 
 

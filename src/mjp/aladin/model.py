@@ -128,11 +128,14 @@ class Aladin(nn.Module):
     @torch.no_grad()
     def codes(self, given: Tokens | Words) -> Codes:
         """Codes of backbone tokens or of words, without dropout."""
-        text = isinstance(given, Words)
         with evaluating(self):
-            encoded = self.encode_words(given) if isinstance(given, Words) else self.encode_tokens(given)
-            unknown = torch.zeros_like(given.valid) if isinstance(given, Words) else given.unknown
-            return Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
+            return self._codes(given)
+
+    def _codes(self, given: Tokens | Words) -> Codes:
+        text = isinstance(given, Words)
+        encoded = self.encode_words(given) if isinstance(given, Words) else self.encode_tokens(given)
+        unknown = torch.zeros_like(given.valid) if isinstance(given, Words) else given.unknown
+        return Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
 
     def encode_pictures(self, images: Tensor, plan: Plan | None = None) -> Codes:
         """Codes of (B, 3, H, W) images that `vision.prepare` made; under a plan the backbone must be an MJP model.
@@ -146,8 +149,8 @@ class Aladin(nn.Module):
 
     @torch.no_grad()
     def encode_texts(self, texts: list[str]) -> Codes:
-        with evaluating(self):
-            return self.codes(self.words(texts))
+        with evaluating(self):  # once: looking at every module takes as long as a layer
+            return self._codes(self.words(texts))
 
     def no_weight_decay(self) -> set[str]:
         """For timm's optimizers: words that no caption holds would shrink beside the others."""

@@ -42,13 +42,15 @@ def run(options: Options) -> None:
     whole("--rerank", options.rerank, least=1)
     if not options.sizes:
         raise InputError("--sizes needs at least one number of pictures")
+    for size in options.sizes:
+        whole("--sizes", size, least=1)
     check_folder(options.out)
     model, _ = find_aladin(options.model)
     found = measure_latency(model, options.sizes, repeats=options.repeats, rerank=options.rerank, seed=options.seed)
     text = json.dumps({**describe("aladin bench", options), "models": {options.model: found}}, indent=2)
     options.out.mkdir(parents=True, exist_ok=True)
     write_atomically(options.out / "results.json", lambda path: path.write_text(text + "\n"))
-    draw_latency(found, f"{options.model}, {found['threads']} threads", options.out / "latency.png")
+    draw_latency(found, options.model, options.out / "latency.png")
     if options.json:
         print(text)
         return

@@ -2,8 +2,9 @@
 
 Example: mjp aladin eval out/aladin-distill out/aladin-infonce --data FLICKR8K
 
-Of runs that differ in nothing but their seed the mean and the standard deviation are given too. With --mask-ratios also
-what it costs to hide positions, for models on a ViT, and whether that says anything: see docs/aladin.md.
+Of runs that differ in nothing but their seed the mean and the standard deviation are given too; of the first model also
+how long a search takes, part by part, and the bytes of an index (mjp aladin bench gives this alone). With --mask-ratios
+also what it costs to hide positions, for models on a ViT, and whether that says anything: see docs/aladin.md.
 """
 
 import json
@@ -35,6 +36,8 @@ class Options:
     """Numbers of re-ranked candidates to choose from; if it is only one, nothing is chosen."""
     fold: int | None = None
     """Also the mean over galleries of this many pictures (1000 for COCO's 1K figures)."""
+    latency: tuple[int, ...] = (1_000, 10_000, 100_000)
+    """Numbers of pictures in the galleries for the time of a search; --latency without a number leaves it out."""
     mask_ratios: tuple[float, ...] = ()
     """Also recall with the positions of these shares of patches hidden, for models on a ViT."""
     draws: int = 1
@@ -52,18 +55,18 @@ class Options:
     device: str = "auto"
     """auto, cpu, cuda, ..."""
     out: Path = Path("out/aladin-eval")
-    """Folder for results.json, and masking.png."""
+    """Folder for results.json, latency.png and masking.png."""
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.charts import draw_masking
+    from mjp.aladin.charts import draw_latency, draw_masking
     from mjp.aladin.data import in_split, load_captions
     from mjp.aladin.masking import vit_of
     from mjp.aladin.relevance import read_judgements
     from mjp.aladin.seeds import over_seeds
     from mjp.aladin.shipped import find_aladin
-    from mjp.aladin.tables import mask_table, scorer_table, seed_table
-    from mjp.files import check_folder, write_atomically
+    from mjp.aladin.tables import latency_table, mask_table, scorer_table, seed_table
+    from mjp.files import check_folder
     from mjp.report.runs import describe
     from mjp.training.distributed import pick_device
 
@@ -88,13 +91,20 @@ def run(options: Options) -> None:
     seeds = over_seeds(found)
     for family in seeds:
         print(seed_table(family))
-    options.out.mkdir(parents=True, exist_ok=True)
     facts = {**describe("aladin eval", options), "models": found, "seeds": seeds}
-    write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
-    print(f"figures  {options.out / 'results.json'}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    _write(facts, options.out)
+    if options.latency:
+        first = options.models[0]
+        facts["latency"] = {first: _timed(models[first], found[first], options)}
+        print(latency_table(facts["latency"][first]))
+        draw_latency(facts["latency"][first], first, options.out / "latency.png")
+        _write(facts, options.out)
+        print(f"latency  {options.out / 'latency.png'}")
     if options.mask_ratios:
         draw_masking({name: each["masking"] for name, each in found.items()}, options.out / "masking.png")
         print(f"curves   {options.out / 'masking.png'}")
+    print(f"figures  {options.out / 'results.json'}")
 
 
 def _check(options: Options) -> None:
@@ -107,6 +117,8 @@ def _check(options: Options) -> None:
         raise InputError("--rerank needs numbers of at least 1")
     if len(options.rerank) > 1 and options.choose_on == options.split:
         raise InputError("choose among --rerank on another split than the one to report on, or give one number")
+    for size in options.latency:
+        whole("--latency", size, least=1)
     for ratio in options.mask_ratios:
         number("--mask-ratios", ratio, least=0, most=1)
     if options.mask_ratios and not max(options.mask_ratios):
@@ -147,3 +159,15 @@ def _measured(
     if options.mask_ratios:
         facts["masking"] = mask_curve(model, corpus, options.mask_ratios, draws=options.draws, seed=options.seed)
     return facts
+
+
+def _timed(model: "Aladin", found: dict[str, Any], options: Options) -> dict[str, Any]:
+    from mjp.aladin.latency import measure_latency
+
+    return measure_latency(model, options.latency, rerank=found["scorers"]["two-stage"]["k"], seed=options.seed)
+
+
+def _write(facts: dict[str, Any], folder: Path) -> None:
+    from mjp.files import write_atomically
+
+    write_atomically(folder / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))

@@ -18,7 +18,7 @@ PARTS = {
 
 def find(runs: Sequence[Run]) -> Any:
     evaluated = look(runs, "aladin eval", _evaluated)
-    timed = [found for part in look(runs, "aladin bench", _timed) for found in part]
+    timed = [found for kind in ("aladin bench", "aladin eval") for part in look(runs, kind, _timed) for found in part]
     return {"evaluated": evaluated, "timed": timed} if evaluated or timed else None
 
 
@@ -104,22 +104,22 @@ def _curve(name: str, curve: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(run: Run) -> list[dict[str, Any]]:
-    found = []
-    for name, facts in run.models.items():
-        sizes = facts["sizes"]
-        rows = [(label, [_time(each["milliseconds"].get(part)) for each in sizes]) for part, label in PARTS.items()]
-        found.append(
-            {
-                **{"name": name, "headline": facts["headline"], "threads": facts["threads"]},
-                **{"rerank": facts["rerank"], "patches": facts["patches"], "queries": len(facts["queries"])},
-                "sizes": [f"{each['pictures']:,}" for each in sizes],
-                "rows": rows,
-                "bytes": [Cell(f"{each['index_bytes'] / 1e6:,.1f}") for each in sizes],
-                "each": [Cell(f"{each['bytes_per_picture'] / 1e3:,.1f}") for each in sizes],
-                "figure": run.picture("latency.png"),
-            }
-        )
-    return found
+    """What `aladin bench` is for, and `aladin eval` does if it is asked."""
+    found = run.models if run.kind == "aladin bench" else run.facts.get("latency", {})
+    return [_timing(run, name, facts) for name, facts in found.items()]
+
+
+def _timing(run: Run, name: str, facts: dict[str, Any]) -> dict[str, Any]:
+    sizes = facts["sizes"]
+    return {
+        **{"name": name, "headline": facts["headline"], "threads": facts["threads"]},
+        **{"rerank": facts["rerank"], "patches": facts["patches"], "queries": len(facts["queries"])},
+        "sizes": [f"{each['pictures']:,}" for each in sizes],
+        "rows": [(label, [_time(each["milliseconds"].get(part)) for each in sizes]) for part, label in PARTS.items()],
+        "bytes": [Cell(f"{each['index_bytes'] / 1e6:,.1f}") for each in sizes],
+        "each": [Cell(f"{each['bytes_per_picture'] / 1e3:,.1f}") for each in sizes],
+        "figure": run.picture("latency.png"),
+    }
 
 
 def _time(found: dict[str, float] | None) -> Cell:
