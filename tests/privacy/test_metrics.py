@@ -119,9 +119,7 @@ def test_best_permutation_moves_masked_patches_only() -> None:
     mask[:20] = True
     plan = plan_from_mask(mask[None], (8, 8), generator=torch.Generator().manual_seed(1))
     shuffled = shuffle_image(a[None], plan, 4)[0]
-    assert best_permutation_psnr(a, shuffled, 4, mask) == CEILING
-    assert best_permutation_psnr(a, shuffled, 4, ~mask) == pytest.approx(psnr(a, shuffled).item())
-    assert best_permutation_psnr(a, shuffled, 4, torch.zeros(64, dtype=torch.bool)) == psnr(a, shuffled).item()
+    assert best_permutation_psnr(a, shuffled, 4) == CEILING > psnr(a, shuffled).item()
 
 
 def test_best_permutation_is_the_best_of_all() -> None:
@@ -151,7 +149,7 @@ def test_a_score_holds_every_metric_and_is_strict_json() -> None:
     assert found.psnr == psnr(a, b).item()
     assert found.ssim == ssim(a, b).item()
     assert found.lpips == 0.25
-    assert found.permuted_psnr == best_permutation_psnr(a, b, 4, mask) > found.psnr
+    assert found.permuted_psnr == best_permutation_psnr(a, b, 4) > found.psnr
     copy = json.loads(json.dumps(asdict(score(a, a, patch=4)), allow_nan=False))
     assert copy["psnr"] == copy["permuted_psnr"] == CEILING
     assert copy["recovered"] == copy["ssim"] == 1

@@ -225,8 +225,10 @@ def _headline(rows: list[dict[str, Any]], models: tuple[str, ...]) -> dict[str, 
 
 def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
     """What a person reads: one line for each model, defence and setting."""
+    from mjp.privacy.audit import GAINS
+
     wide = max(len(row["defence"]) for row in rows)
-    columns = f"{'best attack':<14} {'PSNR, dB':<20} {'gain':>6} {'masked':>7} {'unmasked':>9}"
+    columns = f"{'best attack':<14} {'PSNR, dB':<20} {'gain':>6} {'masked':>7} {'unmasked':>9} {'any order':>10}"
     head = f"{'defence':<{wide + 4}} {'guess':>6}  {columns}"
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -239,9 +241,11 @@ def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
                 lines.append(f"{start}none of these attacks can run")
                 continue
             mean, low, high = row["attacks"][row["best"]]["psnr"]
-            gains = [_gain(row, name) for name in ("psnr", "psnr_masked", "psnr_unmasked")]
+            gains = [_gain(row, name) for name in GAINS]
             shown = f"{mean:.1f} [{low:.1f}, {high:.1f}]"
-            lines.append(f"{start}{row['best']:<14} {shown:<20} {gains[0]:>6} {gains[1]:>7} {gains[2]:>9}")
+            lines.append(
+                f"{start}{row['best']:<14} {shown:<20} {gains[0]:>6} {gains[1]:>7} {gains[2]:>9} {gains[3]:>10}"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -20,6 +20,12 @@ from mjp.privacy.defences import Defence, parse
 from mjp.privacy.examine import GUESS
 
 QUANTITIES = ("psnr", "ssim", "lpips", "mse", "fft2d", "recovered", "permuted_psnr", "psnr_masked", "psnr_unmasked")
+GAINS = (
+    "psnr",
+    "psnr_masked",
+    "psnr_unmasked",
+    "permuted_psnr",
+)  # what an attack gains over the guess is said of these
 MARGIN = 1.0  # dB over the data-free guess below which a defence is said to hold
 
 
@@ -124,12 +130,13 @@ def _extras(findings: list[dict[str, Any]], scores: list[dict[str, Any]]) -> dic
 
 
 def _gains(findings: list[list[dict[str, Any]]], setting: str, seed: int, rivals: list[str]) -> dict[str, Any]:
-    """Gain of the best attack over the guess in dB, picture by picture: all patches, masked and unmasked apart.
+    """Gain of the best attack over the guess in dB, picture by picture: all patches, masked and unmasked apart, and all
+    patches in the best of all orders.
 
     The best attack is chosen for each quantity on its mean: masked patches may have another enemy than unmasked ones.
     """
     gains: dict[str, Any] = {}
-    for quantity in ("psnr", "psnr_masked", "psnr_unmasked"):
+    for quantity in GAINS:
         guess = _column(findings, GUESS, setting, quantity)
         if None in guess or not rivals:
             gains[f"gain_{quantity}"] = None

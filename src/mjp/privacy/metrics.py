@@ -62,7 +62,7 @@ def score(
         lpips=None if lpips is None else lpips(original, found),
         fft2d=fft2d(original, found).item(),
         recovered=recovered_share(original, found, patch).item(),
-        permuted_psnr=best_permutation_psnr(original, found, patch, mask),
+        permuted_psnr=best_permutation_psnr(original, found, patch),
         psnr_masked=masked,
         psnr_unmasked=unmasked,
     )
@@ -118,17 +118,14 @@ def recovered_share(original: Tensor, found: Tensor, patch: int) -> Tensor:
     return (patch_psnr(original, found, patch) > RECOVERED).double().mean(-1)
 
 
-def best_permutation_psnr(original: Tensor, found: Tensor, patch: int, mask: Tensor | None = None) -> float:
+def best_permutation_psnr(original: Tensor, found: Tensor, patch: int) -> float:
     """PSNR of one reconstruction after the reordering of its patches that brings it closest to the original.
 
-    With a (N,) mask only the masked patches may change places. The gap to `psnr` is what wrong places cost.
+    The gap to `psnr` is what wrong places cost.
     """
     original, found = _pictures(original, found, dims=(3,))
     a, b = patches(original, patch), patches(found, patch)  # (N, 3·P·P)
-    free = torch.arange(len(a), device=a.device) if mask is None else _check_mask(mask, len(a)).nonzero().flatten()
-    if len(free):
-        b = b.index_copy(0, free, b[free[_assign(a[free], b[free])]])
-    return _decibels((a - b).square().mean()).item()
+    return _decibels((a - b[_assign(a, b)]).square().mean()).item()
 
 
 def match_batch(originals: Tensor, found: Tensor) -> Tensor:

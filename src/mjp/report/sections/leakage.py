@@ -47,7 +47,7 @@ def _row(row: dict[str, Any], model: dict[str, Any]) -> dict[str, Any]:
             percent(under["consistency"]) if under and "consistency" in under else NOTHING,
             measured(row["attacks"]["guess"]["psnr"]),
             measured(best["psnr"]) if best else NOTHING,
-            *(_gain(row[f"gain_{name}"]) for name in ("psnr", "psnr_masked", "psnr_unmasked")),
+            *(_gain(row[f"gain_{name}"]) for name in ("psnr", "psnr_masked", "psnr_unmasked", "permuted_psnr")),
             percent(best["recovered"]) if best else NOTHING,
             measured(best["lpips"], digits=3) if best and best["lpips"] else NOTHING,
         ],
