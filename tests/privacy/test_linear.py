@@ -59,6 +59,24 @@ def test_fit_finds_the_law_that_pictures_were_drawn_from() -> None:
     assert not found.plausible(true.mean + 0.3 * drawn(3, 16, 16))
 
 
+def test_smoothing_takes_noise_away_and_no_more() -> None:
+    law = Prior(torch.full((3, 16, 16), 0.5, dtype=torch.float64), COLOUR, 0.9, (1.0, 1.2))
+    root = torch.linalg.cholesky(covariance(law, 16, 16))
+    clean = law.mean + (root @ drawn(768)).view(3, 16, 16)
+    assert torch.equal(law.smoothed(clean), clean)  # as rough as its law says: 1
+    noisy = clean + 0.2 * drawn(3, 16, 16)
+    smooth = law.smoothed(noisy)
+    assert law.oddity(noisy)[1] > 2
+    assert law.oddity(smooth)[1] == pytest.approx(1.2)
+    assert (smooth - clean).square().mean() < 0.5 * (noisy - clean).square().mean()
+    # of all pictures as smooth as that it is the one nearest to what was given: no step along the limit comes nearer
+    direction = drawn(3, 16, 16, seed=9)
+    steepest = law.precision(smooth - law.mean)
+    direction -= (direction * steepest).sum() / steepest.square().sum() * steepest
+    toward = ((noisy - smooth) * direction).sum() / (noisy - smooth).norm() / direction.norm()
+    assert abs(toward) < 1e-6
+
+
 @cache
 def view() -> View:
     """Four patches of 4×4 pixels: 192 unknowns."""

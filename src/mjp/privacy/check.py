@@ -69,11 +69,11 @@ def simulate(view: View, images: Tensor, labels: Tensor, plan: Plan, *, keep: bo
     return {plain_name(name): gradient for name, gradient in means.items()}
 
 
-def match(view: View, pictures: Tensor, labels: Tensor | None = None) -> float:
-    """Cosine between the update and the gradient of (B, 3, H, W) pictures in [0, 1]."""
+def match(view: View, pictures: Tensor, labels: Tensor | None = None, plan: Plan | None = None) -> float:
+    """Cosine between the update and the gradient of (B, 3, H, W) pictures in [0, 1], under the public plan or another."""
     labels = recover_labels(view) if labels is None else labels
     like = next(view.model.parameters())
-    found = simulate(view, normalised(view, pictures).to(like), labels, public_plan(view))
+    found = simulate(view, normalised(view, pictures).to(like), labels, plan or public_plan(view))
     mine = torch.cat([found[name].flatten().double() for name in view.gradients])
     theirs = torch.cat([gradient.flatten() for gradient in view.gradients.values()])
     return float(cosine_similarity(mine, theirs, 0))

@@ -46,6 +46,30 @@ class Prior:
     def plausible(self, picture: Tensor) -> bool:
         return all(found <= limit for found, limit in zip(self.oddity(picture), self.limits, strict=True))
 
+    def smoothed(self, picture: Tensor) -> Tensor:
+        """A (3, H, W) picture without the noise that makes it rougher than public pictures: a Wiener filter.
+
+        The noise is taken to be white and as little as will do; a picture that is smooth enough is left alone.
+        """
+        chains = (torch.linalg.inv(_chain(side, self.rho)) for side in picture.shape[-2:])
+        factors = [torch.linalg.eigh(matrix.to(picture)) for matrix in (self.colour, *chains)]
+        bases, spreads = [basis for _, basis in factors], [values for values, _ in factors]
+        variances = torch.einsum("a,b,c->abc", *spreads)  # of each mode of a picture, (3, H, W)
+        mean = self.mean.to(picture)
+        modes = torch.einsum("ia,jb,kc,ijk->abc", *bases, picture - mean)
+
+        def kept(noise: float) -> Tensor:
+            return modes * variances / (variances + noise)
+
+        least, most = 0.0, self.variance * 1e4
+        if _roughness(kept(least), variances) <= self.limits[1]:
+            return picture
+        for _ in range(60):
+            middle = (least + most) / 2
+            rough = _roughness(kept(middle), variances) > self.limits[1]
+            least, most = (middle, most) if rough else (least, middle)
+        return mean + torch.einsum("ia,jb,kc,abc->ijk", *bases, kept(most))
+
     @cached_property
     def variance(self) -> float:
         """Mean squared deviation of a pixel from the mean picture."""
@@ -76,6 +100,10 @@ def fit_prior(pictures: Tensor, size: tuple[int, int] | None = None) -> Prior:
         pictures = interpolate(pictures, mean.shape[-2:], mode="bicubic", antialias=True)
     contrast, roughness = torch.tensor([prior.oddity(picture) for picture in pictures]).quantile(0.9, 0).tolist()
     return replace(prior, limits=(contrast, roughness))
+
+
+def _roughness(modes: Tensor, variances: Tensor) -> float:
+    return float((modes.square() / variances).mean())
 
 
 def _chain(length: int, rho: float) -> Tensor:

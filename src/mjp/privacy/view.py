@@ -49,7 +49,7 @@ class Effort:
     restarts: int = 1
     lr: float = 0.02
     objective: Literal["cosine", "l2"] = "cosine"
-    tv: float = 0.2
+    tv: float = 1.0
     edges: float = 1.0
     seed: int = 0
 

@@ -4,9 +4,11 @@
                        + tv · total variation + edges · steps across patch borders
 
 Any batch, any defence. The labels come from the classifier's gradient; the mask of a single MJP picture is public and
-is used. The first start is the best that a closed form offers, or the mean picture; the others add noise to the mean
-picture. The start that ends best wins, and the first start stands where no end looks like a picture. Second derivatives
-of a ViT take long on a CPU: for small models only.
+is used. It starts from the best that a closed form offers, from the mean picture, and from that with noise. A gradient
+can be matched by what is no picture, so every end is smoothed until it is no rougher than public pictures are; of what
+is left, and the starts, that which explains the update best is the answer. Where the network does not tell places apart
+(no positions, or E_unk) neither can this: read its score in any order. Second derivatives of a ViT take long on a CPU:
+for small models only.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from mjp.privacy.view import Reconstruction, Refused, View
 
 NAME, TITLE = "matching", "gradient matching (knows the mask)"
 LARGEST, MOST = 8_000_000, 8  # parameters and pictures that a CPU gets through
-PATIENCE = 40  # steps without progress before a start is given up
+PATIENCE = 100  # steps without progress before a start is given up
 CLOSED = (direct, subspace, span)
 
 
@@ -37,31 +39,30 @@ def run(view: View, *, blind: bool = False) -> Reconstruction:
     labels = recover_labels(view)
     plan = identity_plan(view.facts.batch, view.grid) if blind else public_plan(view)
     generator = torch.Generator().manual_seed(view.effort.seed)
-    starts = [_first(view, labels, blind), *(_noisy(view, generator) for _ in range(view.effort.restarts))]
+    known = [*_closed(view, labels, blind), view.prior.mean.clamp(0, 1).expand(view.facts.batch, -1, -1, -1)]
+    starts = [*known, *(_noisy(view, generator) for _ in range(view.effort.restarts))]
     total = len(starts) * view.effort.steps
     with tqdm(total=total, desc=f"{NAME}{' (blind)' if blind else ''}", unit="step", disable=None, leave=False) as bar:
         ends = [_descend(view, start, labels, plan, bar.update) for start in starts]
-    # a gradient may be matched by what is no picture: an end that looks like none is not believed
-    believed = [(loss, pictures) for loss, pictures in ends if _plausible(view, pictures)]
-    loss, pictures = min(believed, key=lambda end: end[0], default=(ends[0][0], starts[0]))
-    facts = {"objective": loss, "starts": len(starts), "believed": len(believed), "labels": labels.tolist()}
-    return Reconstruction(pictures.double(), facts)
+    offers = [*known, *(_smoothed(view, pictures) for _, pictures in ends)]
+    best = max(offers, key=lambda pictures: match(view, pictures, labels, plan))
+    facts = {"objective": min(loss for loss, _ in ends), "starts": len(starts), "labels": labels.tolist()}
+    return Reconstruction(best.double(), facts)
 
 
-def _plausible(view: View, pictures: Tensor) -> bool:
-    return bool(torch.isfinite(pictures).all()) and all(view.prior.plausible(picture) for picture in pictures.double())
-
-
-def _first(view: View, labels: Tensor, blind: bool) -> Tensor:
-    """The best of the mean picture and, if the attacker knows them, the closed forms: (B, 3, H, W) in [0, 1]."""
-    mean = view.prior.mean.clamp(0, 1).expand(view.facts.batch, -1, -1, -1)
-    offers = [mean]
+def _closed(view: View, labels: Tensor, blind: bool) -> list[Tensor]:
+    """The closed form that explains the update best, if the attacker knows any that can run: (1, 3, H, W) in [0, 1]."""
+    offers = []
     for attack in () if blind or view.facts.batch > 1 else CLOSED:
         try:
-            offers.append(attack.run(view).pictures)
+            offers.append(attack.run(view).pictures.clamp(0, 1))
         except Refused:
             continue
-    return max(offers, key=lambda pictures: match(view, pictures, labels))
+    return sorted(offers, key=lambda pictures: match(view, pictures, labels))[-1:]
+
+
+def _smoothed(view: View, pictures: Tensor) -> Tensor:
+    return torch.stack([view.prior.smoothed(picture).clamp(0, 1) for picture in pictures.double()])
 
 
 def _noisy(view: View, generator: torch.Generator) -> Tensor:
