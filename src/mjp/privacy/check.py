@@ -70,7 +70,7 @@ def simulate(view: View, images: Tensor, labels: Tensor, plan: Plan, *, keep: bo
 
 
 def match(view: View, pictures: Tensor, labels: Tensor | None = None, plan: Plan | None = None) -> float:
-    """Cosine between the update and the gradient of (B, 3, H, W) pictures in [0, 1]; by default under the public plan."""
+    """Cosine between the update and the gradient of (B, 3, H, W) pictures in [0, 1]; without a plan, the public one."""
     labels = recover_labels(view) if labels is None else labels
     like = next(view.model.parameters())
     found = simulate(view, normalised(view, pictures).to(like), labels, plan or public_plan(view))
