@@ -97,7 +97,8 @@ class AladinTraining:
     margin: float = 0.2
     """Margin of the triplet losses."""
     hard_warmup: float = 2.0
-    """Epochs over which the triplet losses go from the mean of all negatives to the hardest."""
+    """Epochs over which the triplet losses go from the mean of all negatives to the hardest. Too few, and all scores
+    become equal: the loss stays at twice the margin."""
     teacher_scale: float | None = None
     """T of the distillation or of the guide; without it the one that makes their softmax most likely on dev pairs."""
     student_scale: float = 20.0
