@@ -98,3 +98,32 @@ def test_the_page_shows_it(models: list[str], tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "What a gradient gives away" in page
     assert "mjp audit" in page
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--steps", "0", "--steps must be a whole number of at least 1"),
+        ("--restarts", "-1", "--restarts must be a whole number of at least 0"),
+        ("--tv", "-0.5", "--tv must be a number of at least 0"),
+        ("--edges", "nan", "--edges must be a number of at least 0"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_first(
+    option: str, value: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "--out", str(tmp_path / "out"), option, value]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_search_is_the_one_asked_for(models: list[str], tmp_path: Path) -> None:
+    search = ["--attacks", "matching-blind", "--steps", "2", "--restarts", "1", "--objective", "l2", "--tv", "0"]
+    common = ["audit", "--models", models[0], "--defences", "no-pe", "--pictures", "1", "--accuracy", "0"]
+    assert main([*common, *search, "--out", str(tmp_path)]) == 0
+    cell = json.loads((tmp_path / "cells.jsonl").read_text().splitlines()[1])
+    facts = cell["findings"][1]["facts"]
+    assert facts["starts"] == 2  # the mean picture, and one with noise
+    row = json.loads((tmp_path / "results.json").read_text())["rows"][0]
+    assert row["gain_permuted_psnr"]["attack"] == "matching-blind"
+    assert main([*common, *search, "--objective", "cosine", "--out", str(tmp_path)]) == 2  # other cells than those

@@ -25,6 +25,7 @@ DEFENCES = (
     *("noise:0.01", "dp:0.1", "prune:0.9", "bf16", "batch:2", "batch:8", "mjp:0.27+bf16"),
 )
 ATTACKS = ("direct", "span", "subspace", "jigsaw")
+SEARCH = ("steps", "restarts", "objective", "tv", "edges")  # options of gradient matching
 
 
 @dataclass
@@ -53,6 +54,12 @@ class Options:
     """Steps of gradient matching."""
     restarts: int = 1
     """Further starts of gradient matching."""
+    objective: Literal["cosine", "l2"] = "cosine"
+    """How gradient matching compares gradients."""
+    tv: float = 1.0
+    """Weight of total variation in gradient matching."""
+    edges: float = 1.0
+    """Weight of steps across the borders of patches in gradient matching."""
     seed: int = 0
     """Seed of random weights, jigsaws, noise, searches and the bootstrap."""
     out: Path = Path("out/audit")
@@ -60,6 +67,7 @@ class Options:
 
 
 def run(options: Options) -> None:
+    from mjp.checks import number, whole
     from mjp.errors import InputError
     from mjp.evaluation.models import find_model
     from mjp.evaluation.pictures import find_pictures
@@ -76,6 +84,10 @@ def run(options: Options) -> None:
         find_attack(name)
     if not options.models or not options.defences or not options.attacks or options.pictures < 1:
         raise InputError("an audit needs at least one model, one defence, one attack and one picture")
+    whole("--steps", options.steps, least=1)
+    whole("--restarts", options.restarts)
+    number("--tv", options.tv, least=0)
+    number("--edges", options.edges, least=0)
     subjects = [
         find_model(name, random_weights=None if options.pretrained else options.seed) for name in options.models
     ]
@@ -98,7 +110,7 @@ def run(options: Options) -> None:
 
 def _cell_settings(options: Options) -> dict[str, Any]:
     """What a finished cell depends on; models and defences may be added later."""
-    names = ("attacks", "data", "pictures", "prior", "pretrained", "dtype", "steps", "restarts", "seed")
+    names = ("attacks", "data", "pictures", "prior", "pretrained", "dtype", *SEARCH, "seed")
     return {name: str(getattr(options, name)) for name in names}
 
 
@@ -122,7 +134,8 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     for name in options.defences:
         size = parse(name).batch
         keys += [Key(subject.name, name, k) for k in range(max(1, len(pictures) // size))]
-    effort = Effort(steps=options.steps, restarts=options.restarts, seed=server_seed(options.seed))
+    chosen = {name: getattr(options, name) for name in SEARCH}
+    effort = Effort(**chosen, seed=server_seed(options.seed))
     todo = [key for key in keys if key not in cells.found]
     for key in tqdm(todo, desc=f"attacking {subject.name}", unit="update", disable=None):
         defence = parse(key.defence)
