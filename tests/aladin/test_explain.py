@@ -1,5 +1,6 @@
 """An explanation is the score taken apart, and what is drawn is where it says."""
 
+import shutil
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,20 @@ import torch
 from PIL import Image, ImageDraw
 
 from aladin.gallery import take_in
-from mjp.aladin.explain import Word, box, draw_choices, draw_heat, explain, pieces_of_words, unread_words
+from mjp.aladin.explain import (
+    Word,
+    box,
+    draw_choices,
+    draw_heat,
+    explain,
+    patches_alone,
+    pieces_of_words,
+    unread_words,
+)
 from mjp.aladin.index import Index
 from mjp.aladin.model import Aladin
 from mjp.aladin.search import alignment_scores
+from mjp.aladin.tokens import Tokens
 
 TEXT = "Red sky, xylophone ground 日本!"
 
@@ -28,6 +39,32 @@ def test_the_words_add_up_to_the_alignment_score(model: Aladin, indexed: Path) -
         for word in words:
             assert word.heat.shape == (16,)
             assert float(word.heat[word.patch]) == float(word.heat.max())
+
+
+def test_a_patch_alone_knows_nothing_of_the_others(model: Aladin) -> None:
+    tokens = model.vision.tokens(torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    changed = tokens.patches.clone()
+    changed[:, 5] = changed[:, 5].flip(-1)
+    before, after = (patches_alone(model, tokens._replace(patches=p)) for p in (tokens.patches, changed))
+    same = (before - after).abs().amax((0, 2)) < 1e-6
+    assert (~same).nonzero().flatten().tolist() == [5]
+    one = model.codes(Tokens(tokens.cls[:1], *(part[:1, 3:4] for part in tokens[1:])))
+    torch.testing.assert_close(before[0, 3], one.tokens[0, 0])
+
+
+def test_without_the_file_the_map_is_of_the_stored_tokens(model: Aladin, gallery: Path, tmp_path: Path) -> None:
+    pictures = shutil.copytree(gallery, tmp_path / "pictures")
+    index, _ = take_in(pictures, tmp_path / "index", model)
+    query = model.encode_texts([TEXT])
+    with_file = explain(index, model, TEXT, query, 0)
+    shutil.rmtree(pictures)
+    without = explain(index, model, TEXT, query, 0)
+    assert [word.score for word in with_file] == [word.score for word in without]
+    assert not torch.equal(with_file[0].heat, without[0].heat)
+    names = dict(pieces_of_words(model, TEXT))
+    stored = index.codes(torch.tensor([0])).tokens[0]
+    expected = (stored @ query.tokens[0, names["red"]].T).amax(1)
+    torch.testing.assert_close(without[0].heat, expected, atol=2e-3, rtol=0)  # stored in half precision
 
 
 def test_every_piece_belongs_to_one_word(model: Aladin) -> None:

@@ -1,8 +1,10 @@
-"""Why a picture was found: how well every patch answers every word, and which patch each word chose.
+"""Why a picture was found: what each word adds to the score, and which patch answers it.
 
-A word may be several pieces to the model, each of which chooses its own patch. A word's score is the sum over its
-pieces, so that under MrSw the scores of the words add up to the alignment score; its map is the best of its pieces at
-each patch.
+A word may be several pieces to the model, each of which chooses its own token. A word's score is the sum over its
+pieces, so that under MrSw the scores of the words add up to the alignment score. The token that a word chose says
+little about where: the encoder has mixed them. So its map is of patches seen alone, each as if it were the whole
+picture, which takes the picture's file; its best patch is what is drawn. Without the file, and with hidden positions,
+the map is of the mixed tokens. A map is the best of a word's pieces at each patch.
 """
 
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ from torch.nn.functional import normalize
 from mjp.aladin.index import Index
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.tokenizer import words_of
+from mjp.aladin.tokens import Tokens
+from mjp.aladin.vision import open_picture
 
 # from Okabe and Ito's colours, which most people can tell apart; dark enough for white letters
 COLOURS = ("#b34700", "#005a8c", "#00664b", "#8c3a6b", "#5b4b00", "#3d3d8f", "#7a1f1f", "#2f5d62")
@@ -37,17 +41,42 @@ class Word(NamedTuple):
 def explain(index: Index, model: Aladin, text: str, query: Codes, row: int) -> list[Word]:
     """What each word of a query found in a picture."""
     picture = index.codes(torch.tensor([row]))
-    real = picture.valid[0]
-    patches = normalize(picture.tokens[0], dim=-1)  # float16 has left them not quite of length 1
-    cosines = patches @ query.tokens[0][query.valid[0]].cpu().T  # (R, L)
-    cosines = cosines.masked_fill(~real.unsqueeze(1), -torch.inf)
+    asked = query.tokens[0][query.valid[0]].cpu()  # (L, A)
+    mixed = normalize(picture.tokens[0], dim=-1)  # float16 has left them not quite of length 1
+    alone = _alone(index, model, row)
+
+    def cosines(patches: Tensor) -> Tensor:  # (R, L)
+        return (patches @ asked.T).masked_fill(~picture.valid[0].unsqueeze(1), -torch.inf)
+
+    scores, maps = cosines(mixed), cosines(mixed if alone is None else alone)
     words = []
     for name, pieces in pieces_of_words(model, text):
-        heat = cosines[:, pieces].max(1).values
+        heat = maps[:, pieces].max(1).values
         patch = int(heat.argmax())
-        score = float(cosines[:, pieces].max(0).values.sum())
+        score = float(scores[:, pieces].max(0).values.sum())
         words.append(Word(name, score, heat, patch, bool(picture.unknown[0, patch])))
     return words
+
+
+def _alone(index: Index, model: Aladin, row: int) -> Tensor | None:
+    """(R, A) tokens of patches that have not seen each other; None if places are hidden, or no file can be read."""
+    if index.facts.mask_ratio:
+        return None
+    for path in index.catalogue.paths(index.id(row)):
+        try:
+            image = model.vision.prepare(open_picture(path))
+        except Exception:  # decoders raise all kinds of things over files that have changed
+            continue
+        return patches_alone(model, model.vision.tokens(image.unsqueeze(0)))[0].cpu()
+    return None
+
+
+def patches_alone(model: Aladin, tokens: Tokens) -> Tensor:
+    """(B, R, A): every patch encoded as the only one of its picture."""
+    batch, count, _ = tokens.patches.shape
+    each = [part.to(model.log_scale.device).flatten(0, 1).unsqueeze(1) for part in tokens[1:]]  # (B·R, 1, ...)
+    cls = tokens.cls.to(model.log_scale.device).repeat_interleave(count, 0)
+    return model.codes(Tokens(cls, *each)).tokens.view(batch, count, -1)
 
 
 def pieces_of_words(model: Aladin, text: str) -> Iterator[tuple[str, list[int]]]:
