@@ -2,8 +2,8 @@
 
 Collages of four test pictures, one of which holds the thing (four captions of five name it) while the others do not (no
 caption does). Right is a patch in that quarter; patches across the middle count for nothing. Chance is 25 %. "Alone":
-patches that have not seen each other, which is what `mjp aladin search --explain` draws. "Chosen": the token that gives
-the word its score.
+the word and patches that have not seen others, which is what `mjp aladin search --explain` draws. "Chosen": the token
+that gives the word its score.
 
     python tools/check_pointing.py FLICKR8K [MODEL]
 """
@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn.functional import normalize
 
 import mjp  # noqa: F401 (before timm)
 from mjp.aladin.data import Captioned, in_split, load_captions
@@ -39,15 +38,12 @@ def main(data: str, name: str = "aladin-flickr8k") -> None:
     generator = torch.Generator().manual_seed(0)
     print(f"{'query':<20}{'word':<10}{'alone':<18}{'chosen':<18}right of those not across the middle")
     for query, word, pattern in QUERIES:
-        named = torch.tensor(
-            [sum(bool(re.search(rf"\b({pattern})\b", t.lower())) for t in i.captions) for i in items]
-        )
+        named = torch.tensor([sum(bool(re.search(rf"\b({pattern})\b", t.lower())) for t in i.captions) for i in items])
         images, quarters = collages(model, items, named, generator)
-        codes = model.encode_texts([query])
-        asked = codes.tokens[0, dict(pieces_of_words(model, query))[word]]  # (pieces, A)
-        tokens = model.vision.tokens(images)
-        found = {"alone": patches_alone(model, tokens), "chosen": normalize(model.codes(tokens).tokens, dim=-1)}
-        shown = [hits((patches @ asked.T).amax(-1).argmax(1), quarters) for patches in found.values()]
+        tokens, inside = model.vision.tokens(images), dict(pieces_of_words(model, query))[word]
+        alone = patches_alone(model, tokens) @ model.encode_texts([word]).tokens[0].T  # (B, R, pieces)
+        chosen = model.codes(tokens).tokens @ model.encode_texts([query]).tokens[0, inside].T
+        shown = [hits(cosines.amax(-1).argmax(1), quarters) for cosines in (alone, chosen)]
         print(f"{query:<20}{word:<10}{shown[0]:<18}{shown[1]:<18}")
 
 

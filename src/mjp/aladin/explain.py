@@ -2,9 +2,9 @@
 
 A word may be several pieces to the model, each of which chooses its own token. A word's score is the sum over its
 pieces, so that under MrSw the scores of the words add up to the alignment score. The token that a word chose says
-little about where: the encoder has mixed them. So its map is of patches seen alone, each as if it were the whole
-picture, which takes the picture's file; its best patch is what is drawn. Without the file, and with hidden positions,
-the map is of the mixed tokens. A map is the best of a word's pieces at each patch.
+little about where: the encoders have mixed patches with patches and words with words. So its map is of the word read
+alone and of patches seen alone, each as if it were the whole picture, which takes the picture's file; its best patch is
+what is drawn. Without the file, and with hidden positions, the map is of the mixed tokens.
 """
 
 from collections.abc import Iterator
@@ -40,22 +40,23 @@ class Word(NamedTuple):
 
 def explain(index: Index, model: Aladin, text: str, query: Codes, row: int) -> list[Word]:
     """What each word of a query found in a picture."""
-    picture = index.codes(torch.tensor([row]))
-    asked = query.tokens[0][query.valid[0]].cpu()  # (L, A)
-    mixed = normalize(picture.tokens[0], dim=-1)  # float16 has left them not quite of length 1
+    picture, names = index.codes(torch.tensor([row])), list(pieces_of_words(model, text))
+    unreal = ~picture.valid[0].unsqueeze(1)
+    stored = normalize(picture.tokens[0], dim=-1)  # float16 has left them not quite of length 1
+    cosines = (stored @ query.tokens[0][query.valid[0]].cpu().T).masked_fill(unreal, -torch.inf)  # (R, L)
+    scores = [float(cosines[:, pieces].max(0).values.sum()) for _, pieces in names]
     alone = _alone(index, model, row)
-
-    def cosines(patches: Tensor) -> Tensor:  # (R, L)
-        return (patches @ asked.T).masked_fill(~picture.valid[0].unsqueeze(1), -torch.inf)
-
-    scores, maps = cosines(mixed), cosines(mixed if alone is None else alone)
-    words = []
-    for name, pieces in pieces_of_words(model, text):
-        heat = maps[:, pieces].max(1).values
-        patch = int(heat.argmax())
-        score = float(scores[:, pieces].max(0).values.sum())
-        words.append(Word(name, score, heat, patch, bool(picture.unknown[0, patch])))
-    return words
+    if alone is None:
+        maps = [cosines[:, pieces].max(1).values for _, pieces in names]
+    else:
+        words = model.encode_texts([name for name, _ in names])
+        maps = [(alone @ w[real].cpu().T).amax(1) for w, real in zip(words.tokens, words.valid, strict=True)]
+        maps = [heat.masked_fill(unreal[:, 0], -torch.inf) for heat in maps]
+    best = [int(heat.argmax()) for heat in maps]
+    return [
+        Word(name, score, heat, patch, bool(picture.unknown[0, patch]))
+        for (name, _), score, heat, patch in zip(names, scores, maps, best, strict=True)
+    ]
 
 
 def _alone(index: Index, model: Aladin, row: int) -> Tensor | None:
