@@ -1,6 +1,7 @@
 """Exact search is brute force, re-ranking everything is exhaustive, faiss agrees, a picture finds itself."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from aladin.gallery import declared_png
 from aladin.test_index import filled, random_codes
 from aladin.tiny import noise
+from mjp.aladin import neighbours
 from mjp.aladin import search as module
 from mjp.aladin.index import Index
 from mjp.aladin.intake import content_hash
@@ -147,6 +149,33 @@ def test_faiss_is_built_once_and_again_after_a_change(tmp_path: Path) -> None:
     index.delete(ids=[best])
     assert list(tmp_path.glob("*.faiss")) == []  # it held the vector that was deleted
     assert index.id(int(nearest(index, query, 1, "hnsw").rows[0])) != best
+
+
+@pytest.mark.parametrize("engine", ["ivf", "hnsw"])
+def test_a_folder_that_cannot_be_written_can_be_searched(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faiss = pytest.importorskip("faiss")
+    index, query, build, built = filled(tmp_path, 20), noise(8, seed=3), neighbours._build, []
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("could not open for writing: Read-only file system")  # as faiss does
+
+    def count(*arguments: Any) -> Any:
+        built.append(engine)
+        return build(*arguments)
+
+    monkeypatch.setattr(faiss, "write_index", refuse)
+    monkeypatch.setattr(neighbours, "_build", count)
+    for opened in (index, index, Index(tmp_path)):  # the server opens the index for every query
+        assert nearest(opened, query, 5, engine).rows.tolist() == nearest(index, query, 5).rows.tolist()
+    assert built == [engine]
+    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if "is not kept" in line]
+    assert "Read-only file system" in sentence
+    assert list(tmp_path.glob("*.faiss")) == []
+    best = index.id(int(nearest(index, query, 1, engine).rows[0]))
+    index.delete(ids=[best])
+    assert index.id(int(nearest(index, query, 1, engine).rows[0])) != best  # built again
 
 
 def test_a_damaged_faiss_file_is_named(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ exact   every vector is compared, chunk by chunk, straight from the memory map
 ivf     faiss, inverted lists: √N·4 clusters, of which an eighth is searched
 hnsw    faiss, a graph of neighbours
 
-A faiss structure is built once and kept in the index; when the index changes it is built again.
+A faiss structure is built once and kept in the index; when the index changes it is built again. In a folder that cannot
+be written it is kept in memory.
 """
 
+import sys
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +20,7 @@ from mjp.errors import InputError
 from mjp.files import write_atomically
 
 Engine = Literal["exact", "ivf", "hnsw"]
+_unwritten: dict[Path, Any] = {}  # the last structure that could not be kept, by the file it would be in
 
 
 class Neighbours(NamedTuple):
@@ -48,15 +51,22 @@ def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor,
 
 
 def _structure(index: Index, engine: Engine) -> Any:
-    """The faiss index, from its file if that is up to date."""
+    """The faiss index, from its file if that is up to date; without a file if none can be written."""
     try:
         import faiss
     except ImportError as error:
         raise InputError(f"--engine {engine} needs faiss: pip install 'mjp[faiss]', or leave the option out") from error
     path = index.folder / f"{engine}-{index.stamp}.faiss"
+    if (kept := _unwritten.get(path)) is not None:
+        return kept
     if not path.is_file():
         built = _build(faiss, index, engine)
-        write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
+        try:
+            write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
+        except OSError as error:
+            print(f"what {engine} has built is not kept for the next time ({error})", file=sys.stderr)
+            _unwritten.clear()
+            return _unwritten.setdefault(path, built)
     return _read(faiss, path)
 
 
