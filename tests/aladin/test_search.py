@@ -138,6 +138,26 @@ def test_faiss_agrees_with_exact_search(tmp_path: Path, engine: Engine) -> None:
         torch.testing.assert_close(found.scores, exact.scores)
 
 
+@pytest.mark.parametrize("engine", ["ivf", "hnsw"])
+def test_faiss_finds_as_many_as_asked_for(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    index, query = filled(tmp_path, 4000), noise(8, seed=3)  # 102 inverted lists
+    exact = nearest(index, query, 1000).rows.tolist()
+    assert sorted(nearest(index, query, 5000, engine).rows.tolist()) == list(range(4000))
+    monkeypatch.delattr(neighbours, "_exact")
+    found = nearest(index, query, 1000, engine).rows.tolist()
+    assert len(set(found)) == 1000
+    assert len(set(found) & set(exact)) > 950
+
+
+def test_what_faiss_does_not_find_is_found_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss")
+    index, query = filled(tmp_path, 4000), noise(8, seed=3)
+    monkeypatch.setattr(neighbours, "_effort", lambda *_: faiss.SearchParametersIVF(nprobe=1))
+    found, exact = nearest(index, query, 1000, "ivf"), nearest(index, query, 1000)
+    assert found.rows.tolist() == exact.rows.tolist()
+
+
 def test_faiss_is_built_once_and_again_after_a_change(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     index, query = filled(tmp_path, 20), noise(8, seed=3)
