@@ -127,6 +127,12 @@ def test_an_empty_index_says_so(tmp_path: Path) -> None:
 # faiss
 
 
+def test_faiss_has_nothing_to_say_about_few_pictures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("faiss")
+    nearest(filled(tmp_path, 9), noise(8), 3, "ivf")
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("engine", ["ivf", "hnsw"])
 def test_faiss_agrees_with_exact_search(tmp_path: Path, engine: Engine) -> None:
     pytest.importorskip("faiss")

@@ -93,6 +93,7 @@ def _build(faiss: Any, index: Index, engine: Engine) -> Any:
     kinds = {"ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}
     built = faiss.index_factory(width, kinds[engine], faiss.METRIC_INNER_PRODUCT)
     if engine == "ivf":
+        built.cp.min_points_per_centroid = 1  # or faiss warns of a handful of pictures, on a stream of its own
         built.train(torch.cat([chunk.vector for chunk in index.chunks]).numpy())
     for chunk in index.chunks:
         built.add(chunk.vector.numpy())
