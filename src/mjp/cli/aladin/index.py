@@ -59,6 +59,8 @@ def run(options: Options) -> None:
     print(f"{intake.unchanged:>8} files unchanged")
     if intake.unreadable:
         print(f"{len(intake.unreadable):>8} files that cannot be read: mjp aladin stats {options.out} names them")
+    if intake.closed:
+        print(f"{len(intake.closed):>8} folders that cannot be looked into: what is known of them stays in the index")
     if intake.gone:
         what = "taken out" if options.prune else "still in the index: --prune takes them out"
         print(f"{len(intake.gone):>8} files gone from the folder, {what}")
