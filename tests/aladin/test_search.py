@@ -1,5 +1,6 @@
 """Exact search is brute force, re-ranking everything is exhaustive, faiss agrees, a picture finds itself."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mjp.aladin.intake import content_hash
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.neighbours import Engine, nearest
 from mjp.aladin.search import by_alignment, by_vector, name_hits, read_picture, two_stage
+from mjp.aladin.sheet import thumbnail
 from mjp.errors import InputError
 
 QUERY = "a red sky over the green ground"
@@ -113,6 +115,11 @@ def test_a_query_that_is_no_picture_is_refused(model: Aladin, indexed: Path, tmp
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name} cannot be read"):
             read_picture(Index(indexed), model, tmp_path / name)
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path / "pipe.png", tmp_path):
+        with pytest.raises(InputError, match="not a regular file"):
+            read_picture(Index(indexed), model, path)
+    assert thumbnail([tmp_path / "pipe.png"], 32) is None
     with pytest.raises(InputError, match="No such file"):
         read_picture(Index(indexed), model, tmp_path / "nowhere.png")
 

@@ -79,6 +79,8 @@ def open_picture(path: Path) -> Image.Image:
     """A picture as it is meant to be seen: turned by its EXIF mark, transparent parts on black, 8 bits deep."""
     from PIL import ImageOps
 
+    if path.exists() and not path.is_file():
+        raise InputError("not a regular file")  # a pipe would never end
     with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         file = Image.open(path)
