@@ -56,6 +56,24 @@ def test_search_by_picture(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert facts["found"][0]["id"] == content_hash(home / "pictures/a/01.png")
 
 
+def test_sheets_among_the_pictures_are_passed_over(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    assert main(["aladin", "search", "index", "sky", "--out", "pictures/found"]) == 0
+    capsys.readouterr()
+    for _ in range(2):  # the second time it is known
+        assert index() == 0
+        shown = capsys.readouterr().out
+        assert "0 pictures encoded" in shown
+        assert "4 files unchanged" in shown
+        assert "1 contact sheets of mjp aladin search passed over" in shown
+        assert "cannot be read" not in shown
+    assert main(["aladin", "stats", "index", "--json"]) == 0
+    stats = json.loads(capsys.readouterr().out)
+    assert (stats["pictures"], stats["files"], stats["unreadable"]) == (4, 4, {})
+    assert main(["aladin", "index", "pictures/found", "-o", "other", "--model", "model", "--workers", "0"]) == 2
+    assert "only contact sheets" in capsys.readouterr().err
+
+
 def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index()
     assert main(["aladin", "delete", "index", "pictures/a/01.png", "nowhere"]) == 2

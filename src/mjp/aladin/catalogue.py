@@ -23,7 +23,7 @@ CREATE INDEX owners ON files (id);
 
 
 class File(NamedTuple):
-    """A file as it was when it was looked at: a picture, or why it could not be read."""
+    """A file as it was when it was looked at: a picture, why it could not be read, or neither: to be passed over."""
 
     path: Path
     id: str | None  # hash of the content; of a file that cannot be read any more, of the content that it had

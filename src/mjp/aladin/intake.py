@@ -39,6 +39,7 @@ from mjp.training.data import EXTENSIONS as COMMON
 EXTENSIONS = COMMON | {".avif", ".heic", ".jp2"}
 BATCH = 32  # pictures encoded at once
 COMMIT = 256  # pictures between two points to which a kill can throw back
+SHEET = "mjp aladin search"  # the Software of our own contact sheets, which may lie among the pictures
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Intake:
     added: int = 0  # encoded now
     linked: int = 0  # the same content as another file
     unchanged: int = 0  # not opened
+    sheets: int = 0  # contact sheets of earlier searches, passed over
     unreadable: list[File] = field(default_factory=list)
     closed: dict[Path, str] = field(default_factory=dict)  # folders that cannot be looked into, and why
     gone: list[Path] = field(default_factory=list)  # in the index, not in the folder any more
@@ -116,7 +118,7 @@ def index_pictures(
     if not len(index):
         if begun:
             shutil.rmtree(out)
-        reasons = "; ".join(f"{file.path}: {file.problem}" for file in intake.unreadable[:3])
+        reasons = "; ".join(f"{file.path}: {file.problem}" for file in intake.unreadable[:3]) or "only contact sheets"
         raise InputError(f"none of the {len(paths)} pictures in {pictures} can be read ({reasons})")
     return index, intake
 
@@ -152,6 +154,8 @@ def _compare(
         file = before.get(path)
         if file is None or file.problem is not None or (file.bytes, file.modified) != _state(path):
             todo[path] = file and file.id
+        elif file.id is None:
+            intake.sheets += 1
         else:
             intake.unchanged += 1
     return intake, todo
@@ -186,7 +190,9 @@ def _take_in(index: Index, encoder: Encoder, todo: dict[Path, str | None], intak
                     intake.unreadable.append(file)
                     tqdm.write(f"unreadable: {printable(file.path)}: {file.problem}")
             intake.added += len(new)
-            intake.linked += sum(file.problem is None for file, _ in items) - len(new)
+            read = [file.id for file, _ in items if file.problem is None]
+            intake.sheets += read.count(None)
+            intake.linked += len(read) - read.count(None) - len(new)
             bar.update(len(items))
             if len(files) >= COMMIT:
                 commit()
@@ -211,10 +217,14 @@ class _Files(Dataset[tuple[File, Tensor | None]]):
             if not size:
                 raise InputError("the file is empty")
             name = content_hash(path)
-            image = None if name in self.known else self.prepare(open_picture(path))
+            if name in self.known:
+                return File(path, name, None, size, modified), None
+            picture = open_picture(path)
+            if picture.info.get("Software") == SHEET:
+                return File(path, None, None, size, modified), None
+            return File(path, name, None, size, modified), self.prepare(picture)
         except Exception as error:  # whatever a decoder raises over a broken file must not end a night's work
             return File(path, before, reason(error), size, modified), None
-        return File(path, name, None, size, modified), image
 
 
 def content_hash(path: Path) -> str:

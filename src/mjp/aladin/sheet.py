@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from mjp.aladin.explain import Word, draw_choices
-from mjp.aladin.intake import printable
+from mjp.aladin.intake import SHEET, printable
 from mjp.aladin.search import Found
 from mjp.aladin.vision import open_picture
 
@@ -46,6 +47,13 @@ def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], 
         draw.text((left, top + SIDE + 3), f"{number + 1}   {scores(each)}", INK, small)
         draw.text((left, top + SIDE + 3 + LINE), _fitting(name(each), small, SIDE), QUIET, small)
     return sheet
+
+
+def save_sheet(sheet: Image.Image, path: Path) -> None:
+    """With a mark that it is ours: indexing the folder it lies in passes it over."""
+    mark = PngInfo()
+    mark.add_text("Software", SHEET)
+    sheet.save(path, "PNG", pnginfo=mark)
 
 
 def name(found: Found) -> str:

@@ -57,6 +57,8 @@ def run(options: Options) -> None:
     print(f"{intake.added:>8} pictures encoded")
     print(f"{intake.linked:>8} files with the content of another")
     print(f"{intake.unchanged:>8} files unchanged")
+    if intake.sheets:
+        print(f"{intake.sheets:>8} contact sheets of mjp aladin search passed over")
     if intake.unreadable:
         print(f"{len(intake.unreadable):>8} files that cannot be read: mjp aladin stats {options.out} names them")
     if intake.closed:
