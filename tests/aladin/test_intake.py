@@ -1,8 +1,10 @@
 """Pictures on their way into an index: only what is new is encoded, and what cannot be read is named."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -114,11 +116,61 @@ def test_files_that_have_gone_leave_when_asked_to(model: Aladin, pictures: Path,
     assert len(index) == len(Index(tmp_path / "index")) == 3
 
 
+def close(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody look into a folder, not even root, who runs tests in containers."""
+    scan = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path) == folder.resolve():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+
+def test_what_cannot_be_looked_into_is_named_and_not_taken_for_gone(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(pictures, tmp_path / "index", model)
+    (pictures / "b" / "00.png").unlink()
+    with monkeypatch.context() as patch:
+        close(pictures / "a", patch)
+        index, intake = take_in(pictures, tmp_path / "index", model, prune=True)
+    assert intake.closed == {(pictures / "a").resolve(): "Permission denied"}
+    assert [path.name for path in intake.gone] == ["00.png"]
+    assert len(index) == 3
+    _, intake = take_in(pictures, tmp_path / "index", model)
+    assert (intake.closed, intake.gone, intake.unchanged) == ({}, [], 3)
+
+
+def test_a_folder_that_cannot_be_looked_into_at_all(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close(pictures, monkeypatch)
+    with pytest.raises(InputError, match="cannot be looked into: Permission denied"):
+        take_in(pictures, tmp_path / "index", model)
+
+
+def test_a_known_picture_that_cannot_be_read_keeps_its_entry(model: Aladin, pictures: Path, tmp_path: Path) -> None:
+    take_in(pictures, tmp_path / "index", model)
+    path = (pictures / "a" / "01.png").resolve()
+    content, name = path.read_bytes(), content_hash(path)
+    path.write_bytes(b"")
+    for _ in range(2):  # the second time the problem is known
+        index, intake = take_in(pictures, tmp_path / "index", model, prune=True)
+        assert [file.path for file in intake.unreadable] == [path]
+        assert (len(index), intake.added, intake.linked) == (4, 0, 0)
+        assert index.catalogue.paths(name) == [path]
+    path.write_bytes(content)
+    index, intake = take_in(pictures, tmp_path / "index", model)
+    assert (len(index), intake.unreadable, intake.linked) == (4, [], 1)
+
+
 def test_hidden_files_and_other_files_are_left_out(tmp_path: Path) -> None:
     for name in ("x.PNG", ".x.png", ".cache/x.png", "x.txt", "y/x.webp"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = [path.relative_to(tmp_path.resolve()).as_posix() for path in find_pictures(tmp_path)]
+    found = [path.relative_to(tmp_path.resolve()).as_posix() for path in find_pictures(tmp_path)[0]]
     assert found == ["x.PNG", "y/x.webp"]
 
 

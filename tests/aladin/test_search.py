@@ -1,6 +1,8 @@
 """Exact search is brute force, re-ranking everything is exhaustive, faiss agrees, a picture finds itself."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +11,14 @@ import torch
 from aladin.gallery import declared_png
 from aladin.test_index import filled, random_codes
 from aladin.tiny import noise
+from mjp.aladin import neighbours
 from mjp.aladin import search as module
 from mjp.aladin.index import Index
 from mjp.aladin.intake import content_hash
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.neighbours import Engine, nearest
 from mjp.aladin.search import by_alignment, by_vector, name_hits, read_picture, two_stage
+from mjp.aladin.sheet import thumbnail
 from mjp.errors import InputError
 
 QUERY = "a red sky over the green ground"
@@ -111,6 +115,11 @@ def test_a_query_that_is_no_picture_is_refused(model: Aladin, indexed: Path, tmp
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name} cannot be read"):
             read_picture(Index(indexed), model, tmp_path / name)
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path / "pipe.png", tmp_path):
+        with pytest.raises(InputError, match="not a regular file"):
+            read_picture(Index(indexed), model, path)
+    assert thumbnail([tmp_path / "pipe.png"], 32) is None
     with pytest.raises(InputError, match="No such file"):
         read_picture(Index(indexed), model, tmp_path / "nowhere.png")
 
@@ -125,6 +134,12 @@ def test_an_empty_index_says_so(tmp_path: Path) -> None:
 # faiss
 
 
+def test_faiss_has_nothing_to_say_about_few_pictures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("faiss")
+    nearest(filled(tmp_path, 9), noise(8), 3, "ivf")
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("engine", ["ivf", "hnsw"])
 def test_faiss_agrees_with_exact_search(tmp_path: Path, engine: Engine) -> None:
     pytest.importorskip("faiss")
@@ -134,6 +149,26 @@ def test_faiss_agrees_with_exact_search(tmp_path: Path, engine: Engine) -> None:
         exact, found = nearest(index, query, 5), nearest(index, query, 5, engine)
         assert found.rows.tolist() == exact.rows.tolist()
         torch.testing.assert_close(found.scores, exact.scores)
+
+
+@pytest.mark.parametrize("engine", ["ivf", "hnsw"])
+def test_faiss_finds_as_many_as_asked_for(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    index, query = filled(tmp_path, 4000), noise(8, seed=3)  # 102 inverted lists
+    exact = nearest(index, query, 1000).rows.tolist()
+    assert sorted(nearest(index, query, 5000, engine).rows.tolist()) == list(range(4000))
+    monkeypatch.delattr(neighbours, "_exact")
+    found = nearest(index, query, 1000, engine).rows.tolist()
+    assert len(set(found)) == 1000
+    assert len(set(found) & set(exact)) > 950
+
+
+def test_what_faiss_does_not_find_is_found_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss")
+    index, query = filled(tmp_path, 4000), noise(8, seed=3)
+    monkeypatch.setattr(neighbours, "_effort", lambda *_: faiss.SearchParametersIVF(nprobe=1))
+    found, exact = nearest(index, query, 1000, "ivf"), nearest(index, query, 1000)
+    assert found.rows.tolist() == exact.rows.tolist()
 
 
 def test_faiss_is_built_once_and_again_after_a_change(tmp_path: Path) -> None:
@@ -147,6 +182,33 @@ def test_faiss_is_built_once_and_again_after_a_change(tmp_path: Path) -> None:
     index.delete(ids=[best])
     assert list(tmp_path.glob("*.faiss")) == []  # it held the vector that was deleted
     assert index.id(int(nearest(index, query, 1, "hnsw").rows[0])) != best
+
+
+@pytest.mark.parametrize("engine", ["ivf", "hnsw"])
+def test_a_folder_that_cannot_be_written_can_be_searched(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faiss = pytest.importorskip("faiss")
+    index, query, build, built = filled(tmp_path, 20), noise(8, seed=3), neighbours._build, []
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("could not open for writing: Read-only file system")  # as faiss does
+
+    def count(*arguments: Any) -> Any:
+        built.append(engine)
+        return build(*arguments)
+
+    monkeypatch.setattr(faiss, "write_index", refuse)
+    monkeypatch.setattr(neighbours, "_build", count)
+    for opened in (index, index, Index(tmp_path)):  # the server opens the index for every query
+        assert nearest(opened, query, 5, engine).rows.tolist() == nearest(index, query, 5).rows.tolist()
+    assert built == [engine]
+    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if "is not kept" in line]
+    assert "Read-only file system" in sentence
+    assert list(tmp_path.glob("*.faiss")) == []
+    best = index.id(int(nearest(index, query, 1, engine).rows[0]))
+    index.delete(ids=[best])
+    assert index.id(int(nearest(index, query, 1, engine).rows[0])) != best  # built again
 
 
 def test_a_damaged_faiss_file_is_named(tmp_path: Path) -> None:

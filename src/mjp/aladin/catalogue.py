@@ -23,10 +23,10 @@ CREATE INDEX owners ON files (id);
 
 
 class File(NamedTuple):
-    """A file as it was when it was looked at: a picture, or why it is none."""
+    """A file as it was when it was looked at: a picture, why it could not be read, or neither: to be passed over."""
 
     path: Path
-    id: str | None  # hash of the content
+    id: str | None  # hash of the content; of a file that cannot be read any more, of the content that it had
     problem: str | None
     bytes: int
     modified: int  # nanoseconds

@@ -1,7 +1,8 @@
 """Pictures into an index: find them, tell the new ones, encode those, and say which could not be read.
 
 A file whose size and time have not changed is not opened; a file whose content is known under another path is not
-encoded. Every COMMIT pictures what was done is safe, so a kill costs seconds.
+encoded. Every COMMIT pictures what was done is safe, so a kill costs seconds. What cannot be read today may be readable
+tomorrow: a known picture keeps its entry, and what is below a folder that cannot be looked into is not taken for gone.
 
 With a mask ratio γ a picture is encoded under a jigsaw that hides the positions of ⌊γN⌋ patches (E_unk); their tokens
 are stored in an order that depends on their values alone. Which patches, follows from the picture's content: indexed
@@ -38,6 +39,7 @@ from mjp.training.data import EXTENSIONS as COMMON
 EXTENSIONS = COMMON | {".avif", ".heic", ".jp2"}
 BATCH = 32  # pictures encoded at once
 COMMIT = 256  # pictures between two points to which a kill can throw back
+SHEET = "mjp aladin search"  # the Software of our own contact sheets, which may lie among the pictures
 
 
 @dataclass
@@ -47,7 +49,9 @@ class Intake:
     added: int = 0  # encoded now
     linked: int = 0  # the same content as another file
     unchanged: int = 0  # not opened
+    sheets: int = 0  # contact sheets of earlier searches, passed over
     unreadable: list[File] = field(default_factory=list)
+    closed: dict[Path, str] = field(default_factory=dict)  # folders that cannot be looked into, and why
     gone: list[Path] = field(default_factory=list)  # in the index, not in the folder any more
 
 
@@ -102,11 +106,11 @@ def index_pictures(
     workers: int = 1,
 ) -> tuple[Index, Intake]:
     """Bring an index up to date with a folder of pictures."""
-    paths = find_pictures(pictures)
+    paths, closed = find_pictures(pictures)
     encoder, begun = Encoder(model, mask_ratio), not (out / FACTS).is_file()
     index = open_index(out, IndexFacts(model.hash, source, encoder.ratio, encoder.grid()))
     with index.writing():
-        intake, todo = _compare(index, pictures, paths)
+        intake, todo = _compare(index, pictures, paths, closed)
         _take_in(index, encoder, todo, intake, workers)
         if prune:
             with index.catalogue.transaction() as db:
@@ -114,39 +118,50 @@ def index_pictures(
     if not len(index):
         if begun:
             shutil.rmtree(out)
-        reasons = "; ".join(f"{file.path}: {file.problem}" for file in intake.unreadable[:3])
+        reasons = "; ".join(f"{file.path}: {file.problem}" for file in intake.unreadable[:3]) or "only contact sheets"
         raise InputError(f"none of the {len(paths)} pictures in {pictures} can be read ({reasons})")
     return index, intake
 
 
-def find_pictures(folder: Path) -> list[Path]:
-    """Every file under a folder that is named like a picture, hidden ones left out, by absolute path."""
+def find_pictures(folder: Path) -> tuple[list[Path], dict[Path, str]]:
+    """Every file under a folder that is named like a picture, hidden ones left out, by absolute path.
+
+    And the folders that cannot be looked into, with the reason.
+    """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}: give a folder with pictures in it")
-    found = []
-    for home, folders, names in os.walk(folder.resolve()):
+    found, errors = [], list[OSError]()
+    for home, folders, names in os.walk(folder.resolve(), onerror=errors.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         shown = sorted(name for name in names if not name.startswith("."))
         found += [Path(home, name) for name in shown if Path(name).suffix.lower() in EXTENSIONS]
+    closed = {Path(error.filename): reason(error) for error in errors}
     if not found:
-        raise InputError(f"{folder} holds no picture (by its ending: {', '.join(sorted(EXTENSIONS))})")
-    return found
+        unseen = "".join(f"; {printable(path)} cannot be looked into: {why}" for path, why in closed.items())
+        raise InputError(f"{folder} holds no picture (by its ending: {', '.join(sorted(EXTENSIONS))}){unseen}")
+    return found, closed
 
 
-def _compare(index: Index, folder: Path, paths: list[Path]) -> tuple[Intake, list[Path]]:
-    """What is known already, and what has to be looked at."""
+def _compare(
+    index: Index, folder: Path, paths: list[Path], closed: dict[Path, str]
+) -> tuple[Intake, dict[Path, str | None]]:
+    """What is known already, and what has to be looked at, with the content that it had last time."""
     before = {file.path: file for file in index.catalogue.below(folder.resolve())}
-    intake, todo = Intake(gone=sorted(before.keys() - set(paths))), []
+    absent = before.keys() - set(paths)
+    intake = Intake(closed=closed, gone=sorted(path for path in absent if closed.keys().isdisjoint(path.parents)))
+    todo: dict[Path, str | None] = {}
     for path in paths:
         file = before.get(path)
         if file is None or file.problem is not None or (file.bytes, file.modified) != _state(path):
-            todo.append(path)
+            todo[path] = file and file.id
+        elif file.id is None:
+            intake.sheets += 1
         else:
             intake.unchanged += 1
     return intake, todo
 
 
-def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, workers: int) -> None:
+def _take_in(index: Index, encoder: Encoder, todo: dict[Path, str | None], intake: Intake, workers: int) -> None:
     known = index.catalogue.known()
     data = _Files(todo, known, encoder.model.vision.prepare)
     loader = DataLoader(data, min(BATCH, COMMIT), num_workers=workers, collate_fn=list)
@@ -159,6 +174,8 @@ def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, w
         for done in (ids, parts, files):
             done.clear()
 
+    for folder, why in intake.closed.items():
+        tqdm.write(f"unreadable: {printable(folder)}: {why}")
     with tqdm(total=len(todo), desc="indexing", unit="picture", disable=None) as bar:
         for items in loader:
             new = {file.id: image for file, image in items if image is not None and file.id not in known}
@@ -173,7 +190,9 @@ def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, w
                     intake.unreadable.append(file)
                     tqdm.write(f"unreadable: {printable(file.path)}: {file.problem}")
             intake.added += len(new)
-            intake.linked += sum(file.id is not None for file, _ in items) - len(new)
+            read = [file.id for file, _ in items if file.problem is None]
+            intake.sheets += read.count(None)
+            intake.linked += len(read) - read.count(None) - len(new)
             bar.update(len(items))
             if len(files) >= COMMIT:
                 commit()
@@ -183,14 +202,14 @@ def _take_in(index: Index, encoder: Encoder, todo: list[Path], intake: Intake, w
 class _Files(Dataset[tuple[File, Tensor | None]]):
     """Files by number, as what they were found to be, with the prepared picture if its content is new."""
 
-    def __init__(self, paths: list[Path], known: set[str], prepare: Callable[[Image.Image], Tensor]) -> None:
-        self.paths, self.known, self.prepare = paths, frozenset(known), prepare
+    def __init__(self, todo: dict[Path, str | None], known: set[str], prepare: Callable[[Image.Image], Tensor]) -> None:
+        self.files, self.known, self.prepare = list(todo.items()), frozenset(known), prepare
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.files)
 
     def __getitem__(self, k: int) -> tuple[File, Tensor | None]:
-        path = self.paths[k]
+        path, before = self.files[k]
         size, modified = _state(path)
         try:
             if not path.is_file():  # a link to nothing, or a pipe that would never end
@@ -198,10 +217,14 @@ class _Files(Dataset[tuple[File, Tensor | None]]):
             if not size:
                 raise InputError("the file is empty")
             name = content_hash(path)
-            image = None if name in self.known else self.prepare(open_picture(path))
+            if name in self.known:
+                return File(path, name, None, size, modified), None
+            picture = open_picture(path)
+            if picture.info.get("Software") == SHEET:
+                return File(path, None, None, size, modified), None
+            return File(path, name, None, size, modified), self.prepare(picture)
         except Exception as error:  # whatever a decoder raises over a broken file must not end a night's work
-            return File(path, None, reason(error), size, modified), None
-        return File(path, name, None, size, modified), image
+            return File(path, before, reason(error), size, modified), None
 
 
 def content_hash(path: Path) -> str:

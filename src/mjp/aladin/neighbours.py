@@ -1,12 +1,15 @@
 """The nearest vectors: exact by default, approximate with faiss for millions of pictures. One result type.
 
 exact   every vector is compared, chunk by chunk, straight from the memory map
-ivf     faiss, inverted lists: √N·4 clusters, of which an eighth is searched
+ivf     faiss, inverted lists: √N·4 clusters, of which an eighth is searched, and more for a large k
 hnsw    faiss, a graph of neighbours
 
-A faiss structure is built once and kept in the index; when the index changes it is built again.
+An approximate search can end before it has met k vectors: then it is done again, exactly. A faiss structure is built
+once and kept in the index; when the index changes it is built again. In a folder that cannot be written it is kept in
+memory.
 """
 
+import sys
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +21,7 @@ from mjp.errors import InputError
 from mjp.files import write_atomically
 
 Engine = Literal["exact", "ivf", "hnsw"]
+_unwritten: dict[Path, Any] = {}  # the last structure that could not be kept, by the file it would be in
 
 
 class Neighbours(NamedTuple):
@@ -32,7 +36,8 @@ def nearest(index: Index, vector: Tensor, k: int, engine: Engine = "exact") -> N
     if not len(index):
         raise InputError(f"{index.folder} holds no picture: mjp aladin index adds some")
     k, query = min(k, len(index)), vector.float().cpu()
-    return _ordered(*(_exact(index, query, k) if engine == "exact" else _faiss(index, query, k, engine)))
+    found = None if engine == "exact" else _faiss(index, query, k, engine)
+    return _ordered(*(found or _exact(index, query, k)))
 
 
 def _exact(index: Index, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -41,22 +46,44 @@ def _exact(index: Index, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return found.values, found.indices
 
 
-def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor]:
-    scores, rows = _structure(index, engine).search(query.unsqueeze(0).numpy(), k)
-    found = torch.from_numpy(rows[0])  # −1 where it found fewer than k
-    return torch.from_numpy(scores[0])[found >= 0], found[found >= 0]
+def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor] | None:
+    """None if faiss finds fewer than k."""
+    faiss = _library(engine)
+    structure = _structure(faiss, index, engine)
+    effort = _effort(faiss, structure, k, len(index), engine)
+    scores, rows = structure.search(query.unsqueeze(0).numpy(), k, params=effort)
+    return None if rows.min() < 0 else (torch.from_numpy(scores[0]), torch.from_numpy(rows[0]))
 
 
-def _structure(index: Index, engine: Engine) -> Any:
-    """The faiss index, from its file if that is up to date."""
+def _library(engine: Engine) -> Any:
     try:
         import faiss
     except ImportError as error:
         raise InputError(f"--engine {engine} needs faiss: pip install 'mjp[faiss]', or leave the option out") from error
+    return faiss
+
+
+def _effort(faiss: Any, structure: Any, k: int, count: int, engine: Engine) -> Any:
+    """How far faiss looks: well beyond k, or it ends in silence before it has met so many."""
+    if engine == "hnsw":
+        return faiss.SearchParametersHNSW(efSearch=max(64, 2 * k))
+    lists = structure.nlist
+    return faiss.SearchParametersIVF(nprobe=min(lists, max(1, lists // 8, -(-4 * k * lists // count))))
+
+
+def _structure(faiss: Any, index: Index, engine: Engine) -> Any:
+    """The faiss index, from its file if that is up to date; without a file if none can be written."""
     path = index.folder / f"{engine}-{index.stamp}.faiss"
+    if (kept := _unwritten.get(path)) is not None:
+        return kept
     if not path.is_file():
         built = _build(faiss, index, engine)
-        write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
+        try:
+            write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
+        except OSError as error:
+            print(f"what {engine} has built is not kept for the next time ({error})", file=sys.stderr)
+            _unwritten.clear()
+            return _unwritten.setdefault(path, built)
     return _read(faiss, path)
 
 
@@ -66,7 +93,7 @@ def _build(faiss: Any, index: Index, engine: Engine) -> Any:
     kinds = {"ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}
     built = faiss.index_factory(width, kinds[engine], faiss.METRIC_INNER_PRODUCT)
     if engine == "ivf":
-        built.nprobe = max(1, lists // 8)
+        built.cp.min_points_per_centroid = 1  # or faiss warns of a handful of pictures, on a stream of its own
         built.train(torch.cat([chunk.vector for chunk in index.chunks]).numpy())
     for chunk in index.chunks:
         built.add(chunk.vector.numpy())

@@ -3,13 +3,15 @@
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from mjp.aladin.explain import Word, draw_choices
-from mjp.aladin.intake import printable
+from mjp.aladin.intake import SHEET, printable
 from mjp.aladin.search import Found
 from mjp.aladin.vision import open_picture
 
 INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 280, 5
+MOST = 100  # pictures on a sheet: more would make a file that hardly a viewer opens
 
 
 def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
@@ -23,8 +25,9 @@ def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
 
 
 def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], grid: tuple[int, int]) -> Image.Image:
-    """All hits in reading order; `words` says what each word found in the picture of an id, if that was asked for."""
+    """The first hits, MOST at most, in reading order; `words` says what each word found in the picture of an id, if that was asked for."""
     font, small = ImageFont.load_default(17), ImageFont.load_default(13)
+    found = found[:MOST]
     columns = min(COLUMNS, len(found))
     rows, height = -(-len(found) // columns), SIDE + 2 * LINE + GAP
     title = _fitting(printable(" ".join(title.split())), font, COLUMNS * (SIDE + GAP) - GAP)
@@ -46,6 +49,13 @@ def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], 
         draw.text((left, top + SIDE + 3), f"{number + 1}   {scores(each)}", INK, small)
         draw.text((left, top + SIDE + 3 + LINE), _fitting(name(each), small, SIDE), QUIET, small)
     return sheet
+
+
+def save_sheet(sheet: Image.Image, path: Path) -> None:
+    """With a mark that it is ours: indexing the folder it lies in passes it over."""
+    mark = PngInfo()
+    mark.add_text("Software", SHEET)
+    sheet.save(path, "PNG", pnginfo=mark)
 
 
 def name(found: Found) -> str:

@@ -57,8 +57,12 @@ def run(options: Options) -> None:
     print(f"{intake.added:>8} pictures encoded")
     print(f"{intake.linked:>8} files with the content of another")
     print(f"{intake.unchanged:>8} files unchanged")
+    if intake.sheets:
+        print(f"{intake.sheets:>8} contact sheets of mjp aladin search passed over")
     if intake.unreadable:
         print(f"{len(intake.unreadable):>8} files that cannot be read: mjp aladin stats {options.out} names them")
+    if intake.closed:
+        print(f"{len(intake.closed):>8} folders that cannot be looked into: what is known of them stays in the index")
     if intake.gone:
         what = "taken out" if options.prune else "still in the index: --prune takes them out"
         print(f"{len(intake.gone):>8} files gone from the folder, {what}")
