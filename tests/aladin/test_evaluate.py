@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     captioned_pictures(folder / "data")
     backbone(folder / "backbone")
-    train(settings(folder / "data", folder))
+    train(settings(folder / "data", folder, phase="joint"))
     return folder
 
 
@@ -116,6 +116,27 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
         assert f"{each['rsum']:.1f}" in said
     assert facts["scorers"][TWO_STAGE]["k"] in (2, 5)
     assert facts["ndcg25"][ALIGNMENT]["crowd"]["i2t_queries"] == 1
+
+
+def test_a_model_whose_vectors_are_not_trained_has_alignment_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aligned, index = str(train(settings(home / "data", home, out=home / "aligned", epochs=1))), home / "index"
+    arguments = ["aladin", "eval", aligned, "--data", str(home / "data"), "--out", str(home / "alone")]
+    arguments += ["--cache", str(home / "cache"), "--workers", "0", "--latency", "20", "--fold", "6"]
+    assert main(arguments) == 0
+    facts = json.loads((home / "alone" / "results.json").read_text())
+    assert set(facts["models"][aligned]["scorers"]) == set(facts["models"][aligned]["ndcg25"]) == {ALIGNMENT}
+    assert "latency" not in facts
+    assert "no vector, no two stages" in capsys.readouterr().out
+    refused = (
+        ["index", str(home / "data"), "-o", str(index), "--model", aligned],
+        [*arguments[1:], "--mask-ratios", "1"],
+    )
+    for each in refused:
+        assert main(["aladin", *each]) == 2
+        assert f"run mjp aladin train --phase distill --teacher {aligned}" in capsys.readouterr().err
+    assert not index.exists()
 
 
 def test_a_split_without_judgements_is_evaluated_without_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

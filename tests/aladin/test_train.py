@@ -93,6 +93,7 @@ def test_distillation_changes_the_matching_head_and_not_a_byte_of_the_teacher(
     assert all(name.startswith("matching.") for name in changed)
     old, new = (Aladin.load(model).encode_texts(["red sky"]) for model in (teacher, student))
     assert torch.equal(old.tokens, new.tokens)
+    assert [Aladin.load(model).matching_trained for model in (teacher, student)] == [False, True]
     parts = {name for name in epochs(home / "run")[-1] if name.startswith("train_")} - {"train_loss"}
     assert parts == {f"train_{part}" for part in objective.split("+")}
 

@@ -55,6 +55,18 @@ def test_seeds_are_summed_up_before_the_single_runs(tmp_path: Path) -> None:
     assert "standard deviation between seeds" in text
 
 
+def test_a_model_without_vectors_has_one_row_alone_and_among_its_seeds(tmp_path: Path) -> None:
+    models = {"out/a-0": retrieval(160.0, 0), "out/a-1": retrieval(170.0, 1)}
+    for kind in ("scorers", "ndcg25"):
+        models["out/a-1"][kind] = {"alignment": models["out/a-1"][kind]["alignment"]}
+    assert set(over_seeds(models)[0]["scorers"]) == {"alignment"}
+    text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
+    together, single = text.index("out/a-*:"), text.index("out/a-0:")
+    assert "165.0 ± 7.1" in text[together:single]
+    assert "vector" not in text[together:single]
+    assert "two-stage, K" not in text[text.index("out/a-1:") :]
+
+
 @pytest.mark.parametrize("opened", [True, False])
 def test_the_curve_comes_with_its_verdict(tmp_path: Path, opened: bool) -> None:
     found = page(write_retrieval(tmp_path / "a", {"m": retrieval(40.0, masking=masking(opened=opened))}))

@@ -3,6 +3,8 @@
 alignment   S^a of every pair: exact, slow, explains itself; the teacher
 vector      S^m of every pair: one product of vectors; the student
 two-stage   the K best by vector in the order of S^a, both directions; K is chosen on dev, never on test
+
+A model whose matching head is not trained yet has the first only.
 """
 
 from functools import partial
@@ -27,8 +29,9 @@ class Ways(NamedTuple):
 
 
 def score_matrices(model: Aladin, corpus: Corpus) -> dict[str, Tensor]:
-    """S^a and S^m, (B, C) each; every picture and caption is encoded once."""
-    return scores_of(model, *encode_corpus(model, corpus))
+    """S^a and, if it was trained, S^m, (B, C) each; every picture and caption is encoded once."""
+    found = scores_of(model, *encode_corpus(model, corpus))
+    return found if model.matching_trained else {ALIGNMENT: found[ALIGNMENT]}
 
 
 def scores_of(model: Aladin, pictures: Codes, texts: Codes) -> dict[str, Tensor]:
@@ -54,10 +57,11 @@ def choose_k(scores: dict[str, Tensor], owner: Tensor, candidates: tuple[int, ..
 
 
 def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fold: int | None) -> dict[str, Any]:
-    """Recall of the three scorers with intervals, and what graded relevance says."""
-    owner, student, teacher = corpus.owner, scores[VECTOR], scores[ALIGNMENT]
+    """Recall of every scorer with intervals, in the whole gallery and in folds of it."""
+    owner, student, teacher = corpus.owner, scores.get(VECTOR), scores[ALIGNMENT]
     found = {name: ranks(matrix, owner) for name, matrix in scores.items()}
-    found[TWO_STAGE] = two_stage_ranks(student, teacher, owner, k)
+    if student is not None:
+        found[TWO_STAGE] = two_stage_ranks(student, teacher, owner, k)
     intervals = rsum_intervals(found, owner, ALIGNMENT, seed=seed)
     whole = {name: recall(each) for name, each in found.items()}
     results: dict[str, Any] = {}
@@ -71,11 +75,13 @@ def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fol
         }
     if fold is not None:
         folds = {name: folded_recall((matrix,), owner, fold) for name, matrix in scores.items()}
-        folds[TWO_STAGE] = folded_recall((student, teacher), owner, fold, partial(two_stage_ranks, k=k))
+        if student is not None:
+            folds[TWO_STAGE] = folded_recall((student, teacher), owner, fold, partial(two_stage_ranks, k=k))
         for name, each in folds.items():
             results[name]["folds"] = {"size": fold, **_facts(each)}
-    results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
-    results[TWO_STAGE]["k"] = k
+    if student is not None:
+        results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
+        results[TWO_STAGE]["k"] = k
     return results
 
 
@@ -83,7 +89,8 @@ def graded(scores: dict[str, Tensor], corpus: Corpus, k: int, judgements: dict[s
     """NDCG@25 in percent by ROUGE-L, and by the people whose judgements there are."""
     relevance = rouge_relevance(corpus.items)
     found = {name: Ways(matrix, matrix.T) for name, matrix in scores.items()}
-    found[TWO_STAGE] = two_stage(scores[VECTOR], scores[ALIGNMENT], k)
+    if VECTOR in scores:
+        found[TWO_STAGE] = two_stage(scores[VECTOR], scores[ALIGNMENT], k)
     results: dict[str, Any] = {}
     for name, (i2t, t2i) in found.items():
         means = [float(ndcg(s, r).mean()) for s, r in ((i2t, relevance), (t2i, relevance.T))]

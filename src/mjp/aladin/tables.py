@@ -22,8 +22,13 @@ def scorer_table(model: str, split: str, facts: dict[str, Any]) -> str:
     lines.append(f"\n{'NDCG@25, %':<18}" + "".join(f"{kind:<18}" for kind in next(iter(facts["ndcg25"].values()))))
     for name, kinds in facts["ndcg25"].items():
         lines.append(f"{name:<18}" + "".join(_pair(v).ljust(18) for v in kinds.values()))
-    same = facts["scorers"]["vector"]["overlap10"]
-    lines.append(f"\ntop-10 overlap of vector with alignment: i2t {same['i2t']:.1f} %, t2i {same['t2i']:.1f} %")
+    if "vector" in facts["scorers"]:
+        same = facts["scorers"]["vector"]["overlap10"]
+        lines.append(f"\ntop-10 overlap of vector with alignment: i2t {same['i2t']:.1f} %, t2i {same['t2i']:.1f} %")
+    else:
+        lines.append(
+            "\nno vector, no two stages: --phase align trains alignment alone, --phase distill goes on from it"
+        )
     return "\n".join(lines) + "\n"
 
 
