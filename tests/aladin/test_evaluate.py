@@ -221,6 +221,50 @@ def test_the_recipe_knows_every_phase(phase: str) -> None:
     assert parse_arguments(["--phase", phase, "--epochs", "3"], "").epochs == 3
 
 
+ALIGN, DISTILL, JOINT = (f"--phase {phase} " for phase in ("align", "distill", "joint"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unread"),
+    [
+        (DISTILL + "--model.width 64 --model.text minilm", "--model.text, --model.width"),
+        (DISTILL + "--align-objective infonce --margin 7", "--align-objective, --margin"),
+        (DISTILL + "--objective infonce --teacher-scale 3", "--teacher-scale"),
+        (DISTILL + "--objective triplet --student-scale 9 --no-learn-scale", "--student-scale, --learn-scale"),
+        (ALIGN + "--objective triplet --teacher nowhere", "--teacher, --objective"),
+        (ALIGN + "--teacher-scale 3 --student-scale 9 --margin 7", "--margin, --student-scale, --teacher-scale"),
+        (JOINT + "--teacher nowhere --hard-warmup 3", "--teacher, --hard-warmup"),
+    ],
+)
+def test_an_option_that_changes_nothing_is_refused(arguments: str, unread: str) -> None:
+    with pytest.raises(InputError, match=f"does not read {unread}: leave it out"):
+        parse_arguments(arguments.split(), "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        DISTILL + "--teacher somewhere --objective triplet --margin 7 --hard-warmup 3 --model.match-layers 1",
+        DISTILL + "--teacher-scale 3 --student-scale 9 --no-learn-scale --model.dropout 0.2 --model.no-match-shared",
+        ALIGN + "--align-objective triplet --margin 7 --hard-warmup 3 --model.width 64 --model.text minilm",
+        ALIGN + "--guide somewhere --teacher-scale 3",
+        JOINT + "--objective triplet --margin 7 --model.width 64 --align-objective infonce",
+        JOINT + "--teacher-scale 3 --student-scale 9",
+    ],
+)
+def test_an_option_that_is_read_is_taken(arguments: str) -> None:
+    assert parse_arguments(arguments.split(), "").phase == arguments.split()[1]
+
+
+def test_a_recipe_may_say_what_one_of_its_phases_does_not_read(home: Path) -> None:
+    """As the configuration of a run does, which holds every field."""
+    recipe = home / "all.yaml"
+    recipe.write_text(settings(home / "data", home, margin=7.0, student_scale=9.0, teacher=home / "run").to_yaml())
+    for phase in ("align", "distill", "joint"):
+        config = parse_arguments(["--recipe", str(recipe), "--phase", phase], "")
+        assert (config.margin, config.student_scale) == (7.0, 9.0)
+
+
 @pytest.mark.parametrize("values", [{"epoch": 3}, {"model": {"wide": 3}}, {"batch_size": 1}, {"ema": 2}, {"lr": -1.0}])
 def test_a_misspelt_or_impossible_field_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InputError):
