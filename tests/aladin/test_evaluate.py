@@ -18,6 +18,8 @@ from mjp.aladin.evaluate import ALIGNMENT, TWO_STAGE, VECTOR, choose_k, graded, 
 from mjp.aladin.metrics import ranks
 from mjp.aladin.model import Aladin
 from mjp.aladin.relevance import Judgement
+from mjp.aladin.seeds import over_seeds
+from mjp.aladin.tables import scorer_table, seed_table
 from mjp.aladin.train import train
 from mjp.cli.main import main
 from mjp.errors import InputError
@@ -72,6 +74,34 @@ def test_what_is_measured() -> None:
     assert found[TWO_STAGE]["k"] == 5
     assert found[ALIGNMENT]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     json.dumps(found, allow_nan=False)
+
+
+def test_a_model_that_finds_nothing_retains_no_share_of_it() -> None:
+    """Equal scores count against the scorer: all of them equal, and nothing is found."""
+    corpus: Any = SimpleNamespace(owner=OWNER, items=[])
+    collapsed = {ALIGNMENT: torch.zeros(20, 100), VECTOR: SCORES[VECTOR]}
+    found = measure(collapsed, corpus, 5, seed=0, fold=None)
+    assert found[ALIGNMENT]["rsum"] == 0
+    assert {each["retention_percent"] for each in found.values()} == {None}
+    assert {each["retention_t2i_percent"] for each in found.values()} == {None}
+    facts = {"pictures": 20, "captions": 100, "scorers": found, "ndcg25": {ALIGNMENT: {}}}
+    assert scorer_table("m", "test", facts).splitlines()[3].endswith(" –")
+    seeds = [{**facts, "training": {"phase": "joint", "objective": "", "seed": n, "family": ""}} for n in range(2)]
+    assert seed_table(over_seeds({str(n): each for n, each in enumerate(seeds)})[0]).splitlines()[3].endswith(" –")
+
+
+def test_folds_are_shown() -> None:
+    corpus: Any = SimpleNamespace(owner=OWNER)
+    found = measure(SCORES, corpus, 5, seed=0, fold=10)
+    facts = {"pictures": 20, "captions": 100, "scorers": found, "ndcg25": {ALIGNMENT: {}}}
+    lines = scorer_table("m", "test", facts).splitlines()
+    below = lines[lines.index("mean over galleries of 10 pictures") + 1 :]
+    for line, name in zip(below, found, strict=False):
+        assert line.split()[0] == name
+        assert line.split()[-1] == f"{found[name]['folds']['rsum']:.1f}"
+    assert "mean over" not in scorer_table(
+        "m", "test", facts | {"scorers": measure(SCORES, corpus, 5, seed=0, fold=None)}
+    )
 
 
 def test_every_picture_and_caption_is_encoded_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,8 +70,8 @@ def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fol
             **_facts(whole[name]),
             **{kind: interval._asdict() for kind, interval in intervals[name].items() if kind == "difference"},
             "rsum_interval": intervals[name]["rsum"]._asdict(),
-            "retention_percent": 100 * whole[name].rsum / whole[ALIGNMENT].rsum,
-            "retention_t2i_percent": 100 * sum(whole[name].t2i) / sum(whole[ALIGNMENT].t2i),
+            "retention_percent": _percent(whole[name].rsum, whole[ALIGNMENT].rsum),
+            "retention_t2i_percent": _percent(sum(whole[name].t2i), sum(whole[ALIGNMENT].t2i)),
         }
     if fold is not None:
         folds = {name: folded_recall((matrix,), owner, fold) for name, matrix in scores.items()}
@@ -97,6 +97,11 @@ def graded(scores: dict[str, Tensor], corpus: Corpus, k: int, judgements: dict[s
         results[name] = {"rouge_l": {"i2t": 100 * means[0], "t2i": 100 * means[1]}}
         results[name] |= {who: judged_ndcg(i2t, t2i, corpus.items, said) for who, said in judgements.items()}
     return results
+
+
+def _percent(part: float, whole: float) -> float | None:
+    """None of nothing: alignment may have found no picture at all."""
+    return 100 * part / whole if whole else None
 
 
 def _facts(result: Recall) -> dict[str, Any]:

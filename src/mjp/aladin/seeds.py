@@ -18,7 +18,7 @@ import yaml
 from mjp.aladin.config import FREE_TO_CHANGE
 
 ASIDE = {*FREE_TO_CHANGE, "seed", "eval_every"}
-SHOWN = ("i2t", "t2i", "rsum", "retention_percent", "overlap10")
+SHOWN = ("i2t", "t2i", "rsum", "retention_percent", "overlap10", "folds")
 
 
 def training_of(folder: Path) -> dict[str, Any] | None:
