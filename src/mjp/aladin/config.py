@@ -153,7 +153,8 @@ class AladinTraining:
                 whole(_flag(name), value, least=LEAST_WHOLE[name])
             if value is not None and name in LEAST_REAL:
                 number(_flag(name), value, least=LEAST_REAL[name])
-        number("--ema", self.ema, least=0, most=1)
+        if number("--ema", self.ema, least=0) >= 1:
+            raise InputError(f"--ema must be below 1, not {self.ema}: at 1 the weights of the start would be saved")
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
         if self.batch_size < 2:
