@@ -18,6 +18,8 @@ from mjp.aladin.evaluate import ALIGNMENT, TWO_STAGE, VECTOR, choose_k, graded, 
 from mjp.aladin.metrics import ranks
 from mjp.aladin.model import Aladin
 from mjp.aladin.relevance import Judgement
+from mjp.aladin.seeds import over_seeds
+from mjp.aladin.tables import scorer_table, seed_table
 from mjp.aladin.train import train
 from mjp.cli.main import main
 from mjp.errors import InputError
@@ -32,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     captioned_pictures(folder / "data")
     backbone(folder / "backbone")
-    train(settings(folder / "data", folder))
+    train(settings(folder / "data", folder, phase="joint"))
     return folder
 
 
@@ -72,6 +74,34 @@ def test_what_is_measured() -> None:
     assert found[TWO_STAGE]["k"] == 5
     assert found[ALIGNMENT]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     json.dumps(found, allow_nan=False)
+
+
+def test_a_model_that_finds_nothing_retains_no_share_of_it() -> None:
+    """Equal scores count against the scorer: all of them equal, and nothing is found."""
+    corpus: Any = SimpleNamespace(owner=OWNER, items=[])
+    collapsed = {ALIGNMENT: torch.zeros(20, 100), VECTOR: SCORES[VECTOR]}
+    found = measure(collapsed, corpus, 5, seed=0, fold=None)
+    assert found[ALIGNMENT]["rsum"] == 0
+    assert {each["retention_percent"] for each in found.values()} == {None}
+    assert {each["retention_t2i_percent"] for each in found.values()} == {None}
+    facts = {"pictures": 20, "captions": 100, "scorers": found, "ndcg25": {ALIGNMENT: {}}}
+    assert scorer_table("m", "test", facts).splitlines()[3].endswith(" –")
+    seeds = [{**facts, "training": {"phase": "joint", "objective": "", "seed": n, "family": ""}} for n in range(2)]
+    assert seed_table(over_seeds({str(n): each for n, each in enumerate(seeds)})[0]).splitlines()[3].endswith(" –")
+
+
+def test_folds_are_shown() -> None:
+    corpus: Any = SimpleNamespace(owner=OWNER)
+    found = measure(SCORES, corpus, 5, seed=0, fold=10)
+    facts = {"pictures": 20, "captions": 100, "scorers": found, "ndcg25": {ALIGNMENT: {}}}
+    lines = scorer_table("m", "test", facts).splitlines()
+    below = lines[lines.index("mean over galleries of 10 pictures") + 1 :]
+    for line, name in zip(below, found, strict=False):
+        assert line.split()[0] == name
+        assert line.split()[-1] == f"{found[name]['folds']['rsum']:.1f}"
+    assert "mean over" not in scorer_table(
+        "m", "test", facts | {"scorers": measure(SCORES, corpus, 5, seed=0, fold=None)}
+    )
 
 
 def test_every_picture_and_caption_is_encoded_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +146,27 @@ def test_the_command_writes_what_it_prints(home: Path, capsys: pytest.CaptureFix
         assert f"{each['rsum']:.1f}" in said
     assert facts["scorers"][TWO_STAGE]["k"] in (2, 5)
     assert facts["ndcg25"][ALIGNMENT]["crowd"]["i2t_queries"] == 1
+
+
+def test_a_model_whose_vectors_are_not_trained_has_alignment_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aligned, index = str(train(settings(home / "data", home, out=home / "aligned", epochs=1))), home / "index"
+    arguments = ["aladin", "eval", aligned, "--data", str(home / "data"), "--out", str(home / "alone")]
+    arguments += ["--cache", str(home / "cache"), "--workers", "0", "--latency", "20", "--fold", "6"]
+    assert main(arguments) == 0
+    facts = json.loads((home / "alone" / "results.json").read_text())
+    assert set(facts["models"][aligned]["scorers"]) == set(facts["models"][aligned]["ndcg25"]) == {ALIGNMENT}
+    assert "latency" not in facts
+    assert "no vector, no two stages" in capsys.readouterr().out
+    refused = (
+        ["index", str(home / "data"), "-o", str(index), "--model", aligned],
+        [*arguments[1:], "--mask-ratios", "1"],
+    )
+    for each in refused:
+        assert main(["aladin", *each]) == 2
+        assert f"run mjp aladin train --phase distill --teacher {aligned}" in capsys.readouterr().err
+    assert not index.exists()
 
 
 def test_a_split_without_judgements_is_evaluated_without_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +251,51 @@ def test_the_recipe_knows_every_phase(phase: str) -> None:
     assert parse_arguments(["--phase", phase, "--epochs", "3"], "").epochs == 3
 
 
-@pytest.mark.parametrize("values", [{"epoch": 3}, {"model": {"wide": 3}}, {"batch_size": 1}, {"ema": 2}, {"lr": -1.0}])
+ALIGN, DISTILL, JOINT = (f"--phase {phase} " for phase in ("align", "distill", "joint"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unread"),
+    [
+        (DISTILL + "--model.width 64 --model.text minilm", "--model.text, --model.width"),
+        (DISTILL + "--align-objective infonce --margin 7", "--align-objective, --margin"),
+        (DISTILL + "--objective infonce --teacher-scale 3", "--teacher-scale"),
+        (DISTILL + "--objective triplet --student-scale 9 --no-learn-scale", "--student-scale, --learn-scale"),
+        (ALIGN + "--objective triplet --teacher nowhere", "--teacher, --objective"),
+        (ALIGN + "--teacher-scale 3 --student-scale 9 --margin 7", "--margin, --student-scale, --teacher-scale"),
+        (JOINT + "--teacher nowhere --hard-warmup 3", "--teacher, --hard-warmup"),
+    ],
+)
+def test_an_option_that_changes_nothing_is_refused(arguments: str, unread: str) -> None:
+    with pytest.raises(InputError, match=f"does not read {unread}: leave it out"):
+        parse_arguments(arguments.split(), "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        DISTILL + "--teacher somewhere --objective triplet --margin 7 --hard-warmup 3 --model.match-layers 1",
+        DISTILL + "--teacher-scale 3 --student-scale 9 --no-learn-scale --model.dropout 0.2 --model.no-match-shared",
+        ALIGN + "--align-objective triplet --margin 7 --hard-warmup 3 --model.width 64 --model.text minilm",
+        ALIGN + "--guide somewhere --teacher-scale 3",
+        JOINT + "--objective triplet --margin 7 --model.width 64 --align-objective infonce",
+        JOINT + "--teacher-scale 3 --student-scale 9",
+    ],
+)
+def test_an_option_that_is_read_is_taken(arguments: str) -> None:
+    assert parse_arguments(arguments.split(), "").phase == arguments.split()[1]
+
+
+def test_a_recipe_may_say_what_one_of_its_phases_does_not_read(home: Path) -> None:
+    """As the configuration of a run does, which holds every field."""
+    recipe = home / "all.yaml"
+    recipe.write_text(settings(home / "data", home, margin=7.0, student_scale=9.0, teacher=home / "run").to_yaml())
+    for phase in ("align", "distill", "joint"):
+        config = parse_arguments(["--recipe", str(recipe), "--phase", phase], "")
+        assert (config.margin, config.student_scale) == (7.0, 9.0)
+
+
+@pytest.mark.parametrize("values", [{"epoch": 3}, {"model": {"wide": 3}}, {"batch_size": 1}, {"ema": 1}, {"lr": -1.0}])
 def test_a_misspelt_or_impossible_field_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         config_from(values)

@@ -179,6 +179,17 @@ def test_a_model_of_a_version_without_some_field_keeps_its_hash(tmp_path: Path) 
     assert Aladin.load(tmp_path / "copy").hash == model.hash
 
 
+def test_it_is_known_whether_vectors_were_trained_and_of_old_models_believed(tmp_path: Path) -> None:
+    model = tiny_model()
+    before, model.matching_trained = model.hash, False
+    model.save(tmp_path)
+    assert not Aladin.load(tmp_path).matching_trained
+    changed_config(tmp_path, lambda facts: facts.pop("matching_trained"))
+    again = Aladin.load(tmp_path)
+    assert again.matching_trained
+    assert again.hash == before
+
+
 def test_the_hash_knows_minilm_which_is_looked_at_when_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,7 @@ def test_re_ranking_can_bring_a_picture_in_from_beyond_k(model: Aladin, indexed:
     assert two_stage(index, model, query, 2, 10)[1] == best
 
 
-@pytest.mark.parametrize("text", ["sky", "xylophone", "日本", "GREEN!!", "7"])
+@pytest.mark.parametrize("text", ["sky", "xylophone", "日本 sky", "GREEN!!", "7"])
 def test_one_word_and_unknown_words_are_queries(model: Aladin, indexed: Path, text: str) -> None:
     hits = two_stage(Index(indexed), model, model.encode_texts([text]), 10, 10)[1]
     scores = [hit.alignment for hit in hits]

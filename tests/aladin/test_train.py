@@ -1,6 +1,7 @@
 """Training learns, resumes to the same bits, and leaves a frozen teacher alone."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin import train as module
 from mjp.aladin.build import learning_rate
 from mjp.aladin.config import AladinTraining
-from mjp.aladin.model import Aladin
-from mjp.aladin.train import AladinRun, train
+from mjp.aladin.losses import listnet, triplet
+from mjp.aladin.model import Aladin, Encoded
+from mjp.aladin.tokens import Tokens
+from mjp.aladin.train import LARGEST_SCALE, AladinRun, train
 from mjp.errors import InputError
 from processes import exit_code, start
 
@@ -90,6 +93,7 @@ def test_distillation_changes_the_matching_head_and_not_a_byte_of_the_teacher(
     assert all(name.startswith("matching.") for name in changed)
     old, new = (Aladin.load(model).encode_texts(["red sky"]) for model in (teacher, student))
     assert torch.equal(old.tokens, new.tokens)
+    assert [Aladin.load(model).matching_trained for model in (teacher, student)] == [False, True]
     parts = {name for name in epochs(home / "run")[-1] if name.startswith("train_")} - {"train_loss"}
     assert parts == {f"train_{part}" for part in objective.split("+")}
 
@@ -123,6 +127,83 @@ def test_the_student_does_not_teach_the_alignment_head(data: Path, home: Path) -
     run._losses(pictures, texts, run.corpus.same([0, 1, 2, 3], [0, 2, 4, 6]))["distill"].backward()
     assert run.model.text_align.weight.grad is None
     assert run.model.text_encoder.cls.grad is not None
+
+
+def step_of(run: AladinRun) -> tuple[Encoded, Encoded, Tensor]:
+    """Encoded pictures and texts of four pictures, without dropout, and which belong together."""
+    numbers, captions = [0, 1, 2, 3], [0, 2, 4, 6]
+    run.model.eval()
+    return *run._encoded(numbers, [0] * 4, captions), run.corpus.same(numbers, captions)
+
+
+def test_the_student_learns_scores_at_the_scale_of_the_teacher(data: Path, home: Path, prepared: Path) -> None:
+    scales: dict[str, Any] = {"teacher_scale": 3.0, "student_scale": 5.0}
+    run = AladinRun(settings(data, home, phase="distill", teacher=prepared / "run", objective="distill", **scales))
+    pictures, texts, same = step_of(run)
+    matched = run.model.vectors(pictures, text=False) @ run.model.vectors(texts, text=True).T
+    expected = listnet(5 * matched, 3 * run._alignment(pictures, texts))
+    torch.testing.assert_close(run._losses(pictures, texts, same)["distill"], expected)
+
+
+def test_negatives_become_harder_until_they_are_the_hardest(data: Path, home: Path) -> None:
+    run = AladinRun(settings(data, home, hard_warmup=2.0))  # two epochs of three steps
+    pictures, texts, same = step_of(run)
+    scores = run._alignment(pictures, texts)
+    for run.step, hardness in ((0, 0.0), (3, 0.5), (6, 1.0), (9, 1.0)):
+        expected = triplet(scores, same, margin=0.2, hardness=hardness)
+        torch.testing.assert_close(run._losses(pictures, texts, same)["align"], expected)
+
+
+@pytest.mark.parametrize(("phase", "scales"), [("joint", [1.5, 2.5]), ("distill", [1.5, 1.5])])
+def test_a_teacher_that_learns_is_calibrated_in_every_epoch(
+    data: Path, home: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, phase: str, scales: list[float]
+) -> None:
+    found = iter([1.5, 2.5])
+    monkeypatch.setattr(module, "calibrate", lambda *given: next(found))
+    train(settings(data, home, phase=phase, teacher=prepared / "run", eval_every=2))
+    assert [epoch["teacher_scale"] for epoch in epochs(home / "run")] == scales
+
+
+def test_the_average_of_the_weights_is_what_is_saved(data: Path, home: Path) -> None:
+    run = AladinRun(settings(data, home, ema=0.5))
+    saved = weights(run.train())
+    assert run.ema is not None
+    assert all(torch.equal(saved[name], value) for name, value in run.ema.module.state_dict().items())
+    assert not torch.equal(saved["text_align.weight"], run.model.text_align.weight)
+
+
+def test_every_view_of_a_picture_is_learned_from(data: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, seen = AladinRun(settings(data, home, views=2)), set[int]()
+    read = run.corpus.tokens
+
+    def watched(numbers: list[int], views: list[int]) -> Tokens:
+        seen.update(views)
+        return read(numbers, views)
+
+    monkeypatch.setattr(run.corpus, "tokens", watched)
+    run._update(list(range(8)))
+    assert seen == {0, 1}
+
+
+@pytest.mark.parametrize("phase", ["distill", "joint"])
+def test_the_scale_of_the_student_is_learned_unless_it_is_not_to_be(
+    data: Path, home: Path, prepared: Path, phase: str
+) -> None:
+    for learned in (True, False):
+        changes: dict[str, Any] = {"phase": phase, "teacher": prepared / "run", "out": home / str(learned)}
+        run = AladinRun(settings(data, home, student_scale=7.0, learn_scale=learned, **changes))
+        assert run.model.log_scale.item() == pytest.approx(math.log(7))
+        run._update(list(range(8)))
+        assert (run.model.log_scale.item() == pytest.approx(math.log(7), abs=1e-7)) != learned
+
+
+def test_no_scale_grows_beyond_its_bound(data: Path, home: Path) -> None:
+    run = AladinRun(settings(data, home, phase="joint", align_objective="infonce"))
+    for scale in (run.model.log_scale, run.model.log_align_scale):
+        scale.data.fill_(math.log(LARGEST_SCALE) + 1)
+    run._update(list(range(8)))
+    for scale in (run.model.log_scale, run.model.log_align_scale):
+        assert scale.item() <= math.log(LARGEST_SCALE) + 1e-6
 
 
 def stopped_and_continued(config: AladinTraining, stops: list[int]) -> Path:

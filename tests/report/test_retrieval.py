@@ -55,6 +55,34 @@ def test_seeds_are_summed_up_before_the_single_runs(tmp_path: Path) -> None:
     assert "standard deviation between seeds" in text
 
 
+def test_folds_have_rows_and_what_retains_nothing_a_dash(tmp_path: Path) -> None:
+    """Of 260 and 270: mean 265, standard deviation √50."""
+    models = {"out/d-0": retrieval(160.0, 0), "out/d-1": retrieval(170.0, 1)}
+    for rsum, model in zip((260.0, 270.0), models.values(), strict=True):
+        fold = {"size": 1000, "i2t": [20.0, 40.0, 60.0], "t2i": [10.0, 30.0, 50.0], "rsum": rsum}
+        for scorer in model["scorers"].values():
+            scorer |= {"folds": fold, "retention_percent": None}
+    text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
+    dashes = " – – – – –"  # of alignment, difference, NDCG twice, top 10
+    for scorer in ("alignment", "vector", "two-stage"):
+        assert f"{scorer}, galleries of 1,000 20.0 / 40.0 / 60.0 10.0 / 30.0 / 50.0 265.0 ± 7.1{dashes}" in text
+        assert f"{scorer}, galleries of 1,000 20.0 / 40.0 / 60.0 10.0 / 30.0 / 50.0 260.0{dashes}" in text
+    assert "156.8 ± 6.7 – – 61.0" in text
+    assert "152.0 [150.0, 154.0] – -8.0 [-10.0, -6.0]" in text
+
+
+def test_a_model_without_vectors_has_one_row_alone_and_among_its_seeds(tmp_path: Path) -> None:
+    models = {"out/a-0": retrieval(160.0, 0), "out/a-1": retrieval(170.0, 1)}
+    for kind in ("scorers", "ndcg25"):
+        models["out/a-1"][kind] = {"alignment": models["out/a-1"][kind]["alignment"]}
+    assert set(over_seeds(models)[0]["scorers"]) == {"alignment"}
+    text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
+    together, single = text.index("out/a-*:"), text.index("out/a-0:")
+    assert "165.0 ± 7.1" in text[together:single]
+    assert "vector" not in text[together:single]
+    assert "two-stage, K" not in text[text.index("out/a-1:") :]
+
+
 @pytest.mark.parametrize("opened", [True, False])
 def test_the_curve_comes_with_its_verdict(tmp_path: Path, opened: bool) -> None:
     found = page(write_retrieval(tmp_path / "a", {"m": retrieval(40.0, masking=masking(opened=opened))}))

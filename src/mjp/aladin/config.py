@@ -149,12 +149,12 @@ class AladinTraining:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            option = "--" + name.replace("_", "-")
             if value is not None and name in LEAST_WHOLE:
-                whole(option, value, least=LEAST_WHOLE[name])
+                whole(_flag(name), value, least=LEAST_WHOLE[name])
             if value is not None and name in LEAST_REAL:
-                number(option, value, least=LEAST_REAL[name])
-        number("--ema", self.ema, least=0, most=1)
+                number(_flag(name), value, least=LEAST_REAL[name])
+        if number("--ema", self.ema, least=0) >= 1:
+            raise InputError(f"--ema must be below 1, not {self.ema}: at 1 the weights of the start would be saved")
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
         if self.batch_size < 2:
@@ -199,4 +199,36 @@ def parse_arguments(arguments: list[str], description: str) -> AladinTraining:
     phase = value_of(arguments, "--phase") or values.get("phase", "align")
     phases = values.pop("phases", {})
     default = config_from({**values, "phase": phase, **phases.get(phase, {})})
-    return tyro.cli(AladinTraining, prog="mjp aladin train", args=arguments, description=description, default=default)
+    config = tyro.cli(AladinTraining, prog="mjp aladin train", args=arguments, description=description, default=default)
+    _refuse_unread(config, default)
+    return config
+
+
+def _refuse_unread(config: AladinTraining, default: AladinTraining) -> None:
+    """Refuse options that change nothing. A recipe is for all phases and may set what one of them does not read."""
+    given, usual = (vars(each) | {f"model.{k}": v for k, v in vars(each.model).items()} for each in (config, default))
+    unread = [name for name, read in _read(config).items() if not read and given[name] != usual[name]]
+    if unread:
+        options = ", ".join(map(_flag, unread))
+        aims = [name for name in ("align_objective", "objective") if _read(config)[name]]
+        chosen = " ".join(f"{_flag(name)} {given[name]}" for name in ("phase", *aims))
+        raise InputError(f"a run with {chosen} does not read {options}: leave it out, or choose what it goes with")
+
+
+def _read(config: AladinTraining) -> dict[str, bool]:
+    """Whether a run reads the options that not every run does."""
+    aligns, matches = config.phase != "distill", config.phase != "align"
+    taught = matches and "distill" in config.objective
+    hinges = (aligns and config.align_objective == "triplet") or (matches and config.objective == "triplet")
+    scaled = matches and config.objective != "triplet"
+    frozen = {f.name for f in fields(AladinConfig)} - {"match_layers", "match_shared", "dropout"}
+    return {
+        **{"teacher": not aligns, "objective": matches, "align_objective": aligns},
+        **{"margin": hinges, "hard_warmup": hinges, "student_scale": scaled, "learn_scale": scaled},
+        "teacher_scale": taught or config.guide is not None,
+        **{f"model.{name}": aligns for name in sorted(frozen)},  # a student has its teacher's
+    }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

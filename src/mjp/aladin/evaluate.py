@@ -3,6 +3,8 @@
 alignment   S^a of every pair: exact, slow, explains itself; the teacher
 vector      S^m of every pair: one product of vectors; the student
 two-stage   the K best by vector in the order of S^a, both directions; K is chosen on dev, never on test
+
+A model whose matching head is not trained yet has the first only.
 """
 
 from functools import partial
@@ -27,8 +29,9 @@ class Ways(NamedTuple):
 
 
 def score_matrices(model: Aladin, corpus: Corpus) -> dict[str, Tensor]:
-    """S^a and S^m, (B, C) each; every picture and caption is encoded once."""
-    return scores_of(model, *encode_corpus(model, corpus))
+    """S^a and, if it was trained, S^m, (B, C) each; every picture and caption is encoded once."""
+    found = scores_of(model, *encode_corpus(model, corpus))
+    return found if model.matching_trained else {ALIGNMENT: found[ALIGNMENT]}
 
 
 def scores_of(model: Aladin, pictures: Codes, texts: Codes) -> dict[str, Tensor]:
@@ -54,10 +57,11 @@ def choose_k(scores: dict[str, Tensor], owner: Tensor, candidates: tuple[int, ..
 
 
 def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fold: int | None) -> dict[str, Any]:
-    """Recall of the three scorers with intervals, and what graded relevance says."""
-    owner, student, teacher = corpus.owner, scores[VECTOR], scores[ALIGNMENT]
+    """Recall of every scorer with intervals, in the whole gallery and in folds of it."""
+    owner, student, teacher = corpus.owner, scores.get(VECTOR), scores[ALIGNMENT]
     found = {name: ranks(matrix, owner) for name, matrix in scores.items()}
-    found[TWO_STAGE] = two_stage_ranks(student, teacher, owner, k)
+    if student is not None:
+        found[TWO_STAGE] = two_stage_ranks(student, teacher, owner, k)
     intervals = rsum_intervals(found, owner, ALIGNMENT, seed=seed)
     whole = {name: recall(each) for name, each in found.items()}
     results: dict[str, Any] = {}
@@ -66,16 +70,18 @@ def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fol
             **_facts(whole[name]),
             **{kind: interval._asdict() for kind, interval in intervals[name].items() if kind == "difference"},
             "rsum_interval": intervals[name]["rsum"]._asdict(),
-            "retention_percent": 100 * whole[name].rsum / whole[ALIGNMENT].rsum,
-            "retention_t2i_percent": 100 * sum(whole[name].t2i) / sum(whole[ALIGNMENT].t2i),
+            "retention_percent": _percent(whole[name].rsum, whole[ALIGNMENT].rsum),
+            "retention_t2i_percent": _percent(sum(whole[name].t2i), sum(whole[ALIGNMENT].t2i)),
         }
     if fold is not None:
         folds = {name: folded_recall((matrix,), owner, fold) for name, matrix in scores.items()}
-        folds[TWO_STAGE] = folded_recall((student, teacher), owner, fold, partial(two_stage_ranks, k=k))
+        if student is not None:
+            folds[TWO_STAGE] = folded_recall((student, teacher), owner, fold, partial(two_stage_ranks, k=k))
         for name, each in folds.items():
             results[name]["folds"] = {"size": fold, **_facts(each)}
-    results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
-    results[TWO_STAGE]["k"] = k
+    if student is not None:
+        results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
+        results[TWO_STAGE]["k"] = k
     return results
 
 
@@ -83,13 +89,19 @@ def graded(scores: dict[str, Tensor], corpus: Corpus, k: int, judgements: dict[s
     """NDCG@25 in percent by ROUGE-L, and by the people whose judgements there are."""
     relevance = rouge_relevance(corpus.items)
     found = {name: Ways(matrix, matrix.T) for name, matrix in scores.items()}
-    found[TWO_STAGE] = two_stage(scores[VECTOR], scores[ALIGNMENT], k)
+    if VECTOR in scores:
+        found[TWO_STAGE] = two_stage(scores[VECTOR], scores[ALIGNMENT], k)
     results: dict[str, Any] = {}
     for name, (i2t, t2i) in found.items():
         means = [float(ndcg(s, r).mean()) for s, r in ((i2t, relevance), (t2i, relevance.T))]
         results[name] = {"rouge_l": {"i2t": 100 * means[0], "t2i": 100 * means[1]}}
         results[name] |= {who: judged_ndcg(i2t, t2i, corpus.items, said) for who, said in judgements.items()}
     return results
+
+
+def _percent(part: float, whole: float) -> float | None:
+    """None of nothing: alignment may have found no picture at all."""
+    return 100 * part / whole if whole else None
 
 
 def _facts(result: Recall) -> dict[str, Any]:

@@ -7,7 +7,7 @@ pictures.vector @ texts.vector.T                   S^m, the matching score
 model.alignment(pictures, texts)                   S^a, the alignment score
 
 FOLDER/
-  config.json         AladinConfig, what the backbone and MiniLM must be, the model's hash
+  config.json         AladinConfig, what the backbone and MiniLM must be, whether vectors were trained, the model's hash
   model.safetensors   our weights; a frozen lite0 or MiniLM stays in its own package
   tokenizer.json      pieces and words, unless the text comes from MiniLM
   backbone/           the backbone, if it is not lite0
@@ -93,6 +93,7 @@ class Aladin(nn.Module):
         self.log_scale = nn.Parameter(torch.tensor(math.log(20.0)))  # of the student, log τ
         self.log_align_scale = nn.Parameter(torch.tensor(0.0))  # of the alignment score under InfoNCE
         self.home: Path | None = None  # the folder it was loaded from
+        self.matching_trained = True  # --phase align leaves the matching head as it was drawn: its vectors are noise
 
     # what is computed
 
@@ -200,6 +201,7 @@ class Aladin(nn.Module):
             "vision": self.vision_facts,
             "vision_width": self.vision_width,
             "minilm_weights": self.minilm_weights,
+            "matching_trained": self.matching_trained,
             "model": self.described,
         }
         write_atomically(folder / CONFIG, lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
@@ -218,7 +220,7 @@ class Aladin(nn.Module):
         except (OSError, SafetensorError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"{folder / WEIGHTS} is missing, damaged or of another model: {reason}") from error
-        model.described = facts["model"]
+        model.described, model.matching_trained = facts["model"], facts.get("matching_trained", True)
         if model.hash != facts["hash"]:
             raise InputError(
                 f"{folder} is not as it was saved: its weights, tokenizer and config.json do not belong together; copy "

@@ -18,7 +18,7 @@ import yaml
 from mjp.aladin.config import FREE_TO_CHANGE
 
 ASIDE = {*FREE_TO_CHANGE, "seed", "eval_every"}
-SHOWN = ("i2t", "t2i", "rsum", "retention_percent", "overlap10")
+SHOWN = ("i2t", "t2i", "rsum", "retention_percent", "overlap10", "folds")
 
 
 def training_of(folder: Path) -> dict[str, Any] | None:
@@ -43,10 +43,8 @@ def over_seeds(models: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _together(found: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    scorers: dict[str, dict[str, Any]] = {
-        scorer: {key: _spread([each["scorers"][scorer][key] for each in found]) for key in SHOWN if key in facts}
-        for scorer, facts in found[0]["scorers"].items()
-    }
+    spread = _spread([each["scorers"] for each in found])
+    scorers = {scorer: {key: facts[key] for key in SHOWN if key in facts} for scorer, facts in spread.items()}
     first = found[0]["training"]
     return {
         **{"name": _pattern(names), "models": names, "seeds": [each["training"]["seed"] for each in found]},
@@ -56,10 +54,11 @@ def _together(found: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
 
 
 def _spread(values: list[Any]) -> Any:
-    """Mean and standard deviation of every number in equal structures."""
+    """Mean and standard deviation of every number that all of these structures hold."""
     first = values[0]
     if isinstance(first, dict):
-        return {key: _spread([value[key] for value in values]) for key in first}
+        shared = [key for key in first if all(key in value for value in values)]
+        return {key: _spread([value[key] for value in values]) for key in shared}
     if isinstance(first, list | tuple):
         return [_spread(list(column)) for column in zip(*values, strict=True)]
     return None if None in values else {"mean": mean(values), "sd": stdev(values)}

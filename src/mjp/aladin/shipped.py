@@ -9,11 +9,17 @@ SHIPPED = "aladin-flickr8k"
 HOME = Path(__file__).parent / "models"
 
 
-def find_aladin(name: str) -> tuple[Aladin, str]:
-    """The model, and the name or the full path under which it is found again."""
+def find_aladin(name: str, *, searchable: bool = False) -> tuple[Aladin, str]:
+    """The model, and the name or the full path under which it is found again; searchable if its vectors are trained."""
     if name == SHIPPED:
         if not (HOME / name).is_dir():
             raise InputError(f"this installation holds no {name}: train a model, and pass it as --model FOLDER")
         return Aladin.load(HOME / name), name
     folder = Path(name)
-    return Aladin.load(folder), str(folder.resolve())
+    model = Aladin.load(folder)
+    if searchable and not model.matching_trained:
+        raise InputError(
+            f"{name} is of --phase align, which trains no vectors to search by: run mjp aladin train --phase distill "
+            f"--teacher {name}, and give what comes out"
+        )
+    return model, str(folder.resolve())

@@ -12,18 +12,23 @@ def scorer_table(model: str, split: str, facts: dict[str, Any]) -> str:
         f"{HEAD}{'median':<12}{'rsum [95 %]':<24}of alignment",
     ]
     for name, each in facts["scorers"].items():
-        label = f"{name}, K={each['k']}" if "k" in each else name
-        i2t, t2i = ("/".join(f"{value:.1f}" for value in each[way]) for way in ("i2t", "t2i"))
-        middle = f"{each['i2t_median']:g}/{each['t2i_median']:g}"
-        lines.append(
-            f"{label:<18}{i2t:<18}{t2i:<18}{middle:<12}{_between(each['rsum_interval']):<24}"
-            f"{each['retention_percent']:.1f} %"
-        )
+        label, kept = f"{name}, K={each['k']}" if "k" in each else name, each["retention_percent"]
+        share = "–" if kept is None else f"{kept:.1f} %"
+        lines.append(f"{_recalls(label, each)}{_between(each['rsum_interval']):<24}{share}")
+    folded = {name: each["folds"] for name, each in facts["scorers"].items() if "folds" in each}
+    if folded:
+        lines.append(f"\nmean over galleries of {folded['alignment']['size']} pictures")
+    lines += [f"{_recalls(name, each)}{each['rsum']:.1f}" for name, each in folded.items()]
     lines.append(f"\n{'NDCG@25, %':<18}" + "".join(f"{kind:<18}" for kind in next(iter(facts["ndcg25"].values()))))
     for name, kinds in facts["ndcg25"].items():
         lines.append(f"{name:<18}" + "".join(_pair(v).ljust(18) for v in kinds.values()))
-    same = facts["scorers"]["vector"]["overlap10"]
-    lines.append(f"\ntop-10 overlap of vector with alignment: i2t {same['i2t']:.1f} %, t2i {same['t2i']:.1f} %")
+    if "vector" in facts["scorers"]:
+        same = facts["scorers"]["vector"]["overlap10"]
+        lines.append(f"\ntop-10 overlap of vector with alignment: i2t {same['i2t']:.1f} %, t2i {same['t2i']:.1f} %")
+    else:
+        lines.append(
+            "\nno vector, no two stages: --phase align trains alignment alone, --phase distill goes on from it"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -35,9 +40,11 @@ def seed_table(family: dict[str, Any]) -> str:
         f"{HEAD}{'rsum':<18}of alignment",
     ]
     for name, each in family["scorers"].items():
-        i2t, t2i = ("/".join(f"{value['mean']:.1f}" for value in each[way]) for way in ("i2t", "t2i"))
-        rsum, kept = (f"{each[key]['mean']:.1f} ± {each[key]['sd']:.1f}" for key in ("rsum", "retention_percent"))
-        lines.append(f"{name:<18}{i2t:<18}{t2i:<18}{rsum:<18}{kept} %")
+        lines.append(f"{_mean_recalls(name, each)}{_deviation(each['retention_percent'], ' %')}")
+    folded = {name: each["folds"] for name, each in family["scorers"].items() if "folds" in each}
+    if folded:
+        lines.append(f"\nmean over galleries of {folded['alignment']['size']['mean']:g} pictures")
+    lines += [_mean_recalls(name, each) for name, each in folded.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -64,6 +71,21 @@ def latency_table(facts: dict[str, Any]) -> str:
         lines.append(f"{name.replace('_', ' '):<22}" + "".join(f"{cell:>20}" for cell in shown))
     megabytes = "".join(f"{each['index_bytes'] / 1e6:>20,.1f}" for each in facts["sizes"])
     return "\n".join([*lines, f"{'index, MB':<22}{megabytes}", "", *facts["headline"]]) + "\n"
+
+
+def _recalls(label: str, each: dict[str, Any]) -> str:
+    i2t, t2i = ("/".join(f"{value:.1f}" for value in each[way]) for way in ("i2t", "t2i"))
+    middle = f"{each['i2t_median']:g}/{each['t2i_median']:g}"
+    return f"{label:<18}{i2t:<18}{t2i:<18}{middle:<12}"
+
+
+def _mean_recalls(label: str, each: dict[str, Any]) -> str:
+    i2t, t2i = ("/".join(f"{value['mean']:.1f}" for value in each[way]) for way in ("i2t", "t2i"))
+    return f"{label:<18}{i2t:<18}{t2i:<18}{_deviation(each['rsum']):<18}"
+
+
+def _deviation(found: dict[str, float] | None, unit: str = "") -> str:
+    return "–" if found is None else f"{found['mean']:.1f} ± {found['sd']:.1f}{unit}"
 
 
 def _difference(point: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Words into pieces: byte-pair encoding, trained on captions, saved as JSON.
 
 Common words are one piece; a word never seen falls back to shorter pieces and at last to letters, so no query that has
-a letter or a digit in it is empty. A piece that begins a word carries the mark ▁. Given words are one piece each.
+one of the captions' letters or a digit in it is empty. A piece that begins a word carries the mark ▁. Given words are
+one piece each.
 """
 
 import heapq

@@ -4,7 +4,8 @@ Example: mjp aladin eval out/aladin-distill out/aladin-infonce --data FLICKR8K
 
 Of runs that differ in nothing but their seed the mean and the standard deviation are given too; of the first model also
 how long a search takes, part by part, and the bytes of an index (mjp aladin bench gives this alone). With --mask-ratios
-also what it costs to hide positions, for models on a ViT, and whether that says anything: see docs/aladin.md.
+also what it costs to hide positions, for models on a ViT, and whether that says anything: see docs/aladin.md. A model
+of --phase align has no vector yet, only alignment is measured.
 """
 
 import json
@@ -73,7 +74,7 @@ def run(options: Options) -> None:
     _check(options)
     check_folder(options.out)
     device = pick_device(options.device)
-    models = {name: find_aladin(name)[0].to(device) for name in options.models}
+    models = {name: find_aladin(name, searchable=bool(options.mask_ratios))[0].to(device) for name in options.models}
     for model in models.values() if options.mask_ratios else ():
         vit_of(model)  # before anything is computed
     data = load_captions(options.data, options.pictures)
@@ -94,8 +95,8 @@ def run(options: Options) -> None:
     facts = {**describe("aladin eval", options), "models": found, "seeds": seeds}
     options.out.mkdir(parents=True, exist_ok=True)
     _write(facts, options.out)
-    if options.latency:
-        first = options.models[0]
+    first = next((name for name, model in models.items() if model.matching_trained), None)
+    if options.latency and first is not None:
         facts["latency"] = {first: _timed(models[first], found[first], options)}
         print(latency_table(facts["latency"][first]))
         draw_latency(facts["latency"][first], first, options.out / "latency.png")
@@ -144,7 +145,8 @@ def _measured(
     from mjp.aladin.seeds import training_of
 
     settings: dict[str, Any] = {"workers": options.workers, "max_unreadable": options.max_unreadable}
-    corpora = {name: Corpus(model, items, options.cache, **settings) for name, items in splits.items()}
+    used = splits if model.matching_trained else {options.split: splits[options.split]}  # no K to choose
+    corpora = {name: Corpus(model, items, options.cache, **settings) for name, items in used.items()}
     scores = {name: score_matrices(model, corpus) for name, corpus in corpora.items()}
     k = options.rerank[0]
     if options.choose_on in scores:

@@ -43,7 +43,7 @@ def run(options: Options) -> None:
 
     whole("--workers", options.workers)
     before = Index(options.out).facts if (options.out / FACTS).is_file() else None
-    model, source = find_aladin(options.model or (before.source if before else SHIPPED))
+    model, source = find_aladin(options.model or (before.source if before else SHIPPED), searchable=True)
     ratio = options.mask_ratio if options.mask_ratio is not None else before.mask_ratio if before else 0.0
     index, intake = index_pictures(
         options.pictures,

@@ -50,6 +50,7 @@ def run(options: Options) -> None:
     from mjp.aladin.search import name_hits, read_picture, two_stage
     from mjp.aladin.sheet import MOST, contact_sheet, save_sheet
     from mjp.aladin.shipped import find_aladin
+    from mjp.aladin.text import unknown_words
     from mjp.files import check_folder, write_atomically
     from mjp.training.distributed import pick_device
 
@@ -66,6 +67,8 @@ def run(options: Options) -> None:
     print(_table(found, words))
     if options.query and (unread := unread_words(model, options.query)):
         print(f"\nthe query is too long: its last {unread} words were not read")
+    if options.query and (unknown := unknown_words(options.query, model.piece_names)):
+        print(f"\nthe model does not know every letter of: {', '.join(unknown)}")
     options.out.mkdir(parents=True, exist_ok=True)
     title = options.query if options.picture is None else f"like {options.picture.name}"
     sheet = contact_sheet(title, found, words, index.facts.grid)

@@ -33,7 +33,7 @@ def _evaluated(run: Run) -> dict[str, Any]:
         "data": settings["data"],
         "split": settings["split"],
         "chosen": settings["choose_on"] if len(settings["rerank"]) > 1 else None,
-        "seed": settings["seed"],
+        **{"seed": settings["seed"], "fold": settings.get("fold")},
         "pictures": f"{first['pictures']:,}",
         "captions": f"{first['captions']:,}",
         "judges": [judge.replace("rouge_l", "ROUGE-L") for judge in judges],
@@ -47,20 +47,23 @@ def _evaluated(run: Run) -> dict[str, Any]:
 def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any]:
     rows = []
     for scorer, found in model["scorers"].items():
-        kept, same = measured(found["retention_percent"]), found.get("overlap10")
+        kept, same = found["retention_percent"], found.get("overlap10")
         rows.append(
             {
                 "scorer": f"{scorer}, K\u00a0=\u00a0{found['k']}" if "k" in found else scorer,
                 "cells": [
-                    *(Cell(" / ".join(f"{value:.1f}" for value in found[way])) for way in ("i2t", "t2i")),
+                    *_recalls(found),
                     measured(_bounds(found["rsum_interval"])),
-                    kept if scorer != "alignment" else NOTHING,
+                    measured(kept) if scorer != "alignment" and kept is not None else NOTHING,
                     measured(_bounds(found["difference"])) if scorer != "alignment" else NOTHING,
                     *(_judged(model["ndcg25"].get(scorer, {}).get(judge)) for judge in judges),
                     Cell(f"{same['i2t']:.0f} / {same['t2i']:.0f}") if same else NOTHING,
                 ],
             }
         )
+    for scorer, found in _folded(model):
+        cells = [*_recalls(found), measured(found["rsum"]), *[NOTHING] * (3 + len(judges))]
+        rows.append({"scorer": f"{scorer}, galleries of {found['size']:,}", "cells": cells})
     return {"name": name, "training": _training(model["training"]), "rows": rows}
 
 
@@ -68,13 +71,13 @@ def _family(family: dict[str, Any], judges: list[str]) -> dict[str, Any]:
     """The same columns for the mean of several seeds."""
     rows = []
     for scorer, found in family["scorers"].items():
-        rsum, kept = (plus_minus(found[key]["mean"], found[key]["sd"], 1) for key in ("rsum", "retention_percent"))
+        rsum, kept = (_deviation(found[key]) for key in ("rsum", "retention_percent"))
         same, judged = found.get("overlap10"), family["ndcg25"].get(scorer, {})
         rows.append(
             {
                 "scorer": scorer,
                 "cells": [
-                    *(Cell(" / ".join(f"{value['mean']:.1f}" for value in found[way])) for way in ("i2t", "t2i")),
+                    *_mean_recalls(found),
                     rsum,
                     kept if scorer != "alignment" else NOTHING,
                     NOTHING,
@@ -83,8 +86,28 @@ def _family(family: dict[str, Any], judges: list[str]) -> dict[str, Any]:
                 ],
             }
         )
+    for scorer, found in _folded(family):
+        cells = [*_mean_recalls(found), _deviation(found["rsum"]), *[NOTHING] * (3 + len(judges))]
+        rows.append({"scorer": f"{scorer}, galleries of {found['size']['mean']:,g}", "cells": cells})
     seeds = f"mean ± standard deviation of seeds {', '.join(map(str, family['seeds']))}"
     return {"name": family["name"], "training": f"{_training(family)}; {seeds}", "rows": rows}
+
+
+def _folded(group: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """What every scorer reaches in galleries of fewer pictures, if that was measured."""
+    return [(scorer, found["folds"]) for scorer, found in group["scorers"].items() if "folds" in found]
+
+
+def _recalls(found: dict[str, Any]) -> list[Cell]:
+    return [Cell(" / ".join(f"{value:.1f}" for value in found[way])) for way in ("i2t", "t2i")]
+
+
+def _mean_recalls(found: dict[str, Any]) -> list[Cell]:
+    return _recalls({way: [value["mean"] for value in found[way]] for way in ("i2t", "t2i")})
+
+
+def _deviation(found: dict[str, float] | None) -> Cell:
+    return NOTHING if found is None else plus_minus(found["mean"], found["sd"], 1)
 
 
 def _training(facts: dict[str, Any] | None) -> str:
