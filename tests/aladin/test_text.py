@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from mjp.aladin import text as module
+from mjp.aladin.model import Aladin
+from mjp.aladin.search import read_query
 from mjp.aladin.text import LONGEST, MiniLM, PieceTable, padded, unknown_words
 from mjp.aladin.tokenizer import LETTERS, train_tokenizer
 from mjp.cli.main import main
@@ -51,15 +53,20 @@ def test_a_text_without_words_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["собака", "犬", "дерево и 犬", "犬 " * LONGEST + "dog"])
-def test_a_text_of_which_no_letter_is_known_is_refused(text: str) -> None:
-    """All of them would be read alike."""
+def test_a_query_of_which_no_letter_is_known_is_refused(text: str, model: Aladin) -> None:
+    """All of them would be read alike. A caption like that is read all the same: it must not end an evaluation."""
     with pytest.raises(InputError, match="knows no letter of the query"):
-        table()(["a dog", text])
+        read_query(model, text)
+    assert model.encode_texts(["a dog", text]).vector.shape[0] == 2
 
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_one_known_letter_is_enough(letter: str) -> None:
     assert table()([f"собака {letter}", letter]).valid.sum() > 2
+
+
+def test_one_known_word_is_enough(model: Aladin) -> None:
+    assert torch.equal(read_query(model, "собака sky").vector, model.encode_texts(["собака sky"]).vector)
 
 
 def test_words_with_unknown_letters_are_named_once() -> None:

@@ -1,6 +1,6 @@
 """Search in two stages: the nearest vectors at once, then the best of them in the order of the alignment score.
 
-query = model.encode_texts(["a dog on a beach"])
+query = read_query(model, "a dog on a beach")
 hits = by_vector(index, query, 20)               S^m, the matching score; milliseconds whatever the number of pictures
 hits = by_alignment(index, model, query, hits)   S^a, the alignment score: exact, explains itself, and costs per picture
 
@@ -17,6 +17,7 @@ from mjp.aladin.index import Index
 from mjp.aladin.intake import Encoder, content_hash, reason
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.neighbours import Engine, nearest
+from mjp.aladin.text import NOT_KNOWN
 from mjp.aladin.vision import open_picture
 from mjp.errors import InputError
 
@@ -38,6 +39,16 @@ class Found(NamedTuple):
     id: str
     paths: list[Path]
     hit: Hit
+
+
+def read_query(model: Aladin, text: str) -> Codes:
+    """The codes of a query in words. Those of which the model knows no letter would all be read alike."""
+    if NOT_KNOWN.issuperset(model.piece_names(text)):
+        raise InputError(
+            f"the model knows no letter of the query {text!r}: write it in the language of the captions that the model "
+            "has learned from"
+        )
+    return model.encode_texts([text])
 
 
 def read_picture(index: Index, model: Aladin, path: Path) -> Codes:

@@ -29,7 +29,7 @@ from mjp.aladin.index import Index
 from mjp.aladin.intake import printable
 from mjp.aladin.model import Aladin
 from mjp.aladin.neighbours import Engine
-from mjp.aladin.search import Found, name_hits, two_stage
+from mjp.aladin.search import Found, name_hits, read_query, two_stage
 from mjp.aladin.sheet import name, thumbnail
 from mjp.errors import InputError
 
@@ -114,7 +114,7 @@ class Site:
         return Answer(200, "text/html; charset=utf-8", _template().render(facts).encode())
 
     def _found(self, index: Index, text: str, chosen: str | None) -> dict[str, Any]:
-        query = self.model.encode_texts([text])
+        query = read_query(self.model, text)
         vector, aligned = two_stage(index, self.model, query, self.k, self.rerank, self.engine)
         columns = [("By vector", _cards(name_hits(index, vector)))]
         if self.rerank:
@@ -136,7 +136,7 @@ class Site:
         if row is None or shown is None:
             return MISSING
         try:
-            words = explain(index, self.model, text, self.model.encode_texts([text]), row)
+            words = explain(index, self.model, text, read_query(self.model, text), row)
         except InputError:
             return MISSING
         if word is None:

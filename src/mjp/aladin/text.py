@@ -1,8 +1,7 @@
 """Where words come from: a table of pieces, trained with the model, or MiniLM, frozen.
 
 All turn texts into `Words`: one token for the whole text, one per piece, and which pieces are real. What follows, the
-text encoder of the model, is the same for all. A text without any word is refused, and so is one of which a table knows
-no piece: whatever it says, it would read the same.
+text encoder of the model, is the same for all. A text without any word is refused.
 """
 
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from mjp.aladin.tokenizer import UNKNOWN, Tokenizer, words_of
 from mjp.aladin.vision import fingerprint
 from mjp.errors import InputError
 
+NOT_KNOWN = {UNKNOWN, UNKNOWN.upper()}  # what a table and MiniLM call a piece that they do not know
 LONGEST = 64  # pieces; what follows in a longer text is not read
 
 
@@ -41,22 +41,13 @@ class PieceTable(nn.Module):
         nn.init.normal_(self.table.weight, std=0.1)
 
     def forward(self, texts: list[str]) -> Words:
-        numbers, valid = padded([torch.tensor(self._numbers(text)) for text in texts])
+        numbers, valid = padded([torch.tensor(self.tokenizer.encode(text)[:LONGEST]) for text in texts])
         numbers, valid = numbers.to(self.cls.device), valid.to(self.cls.device)
         if self.training and self.drop:  # some pieces become unknown, so that the unknown one learns to mean something
             hidden = torch.rand(numbers.shape, device=numbers.device) < self.drop
             numbers = numbers.masked_fill(hidden & valid, 1)
         words = self.table(numbers) + self.places[: numbers.shape[1]]
         return Words(self.cls.expand(len(texts), -1), words, valid)
-
-    def _numbers(self, text: str) -> list[int]:
-        found = self.tokenizer.encode(text)[:LONGEST]
-        if set(found) == {self.tokenizer.numbers[UNKNOWN]}:
-            raise InputError(
-                f"the model knows no letter of the query {text!r}: write it in the language of the captions that the "
-                "model has learned from"
-            )
-        return found
 
     def pieces(self, text: str) -> list[str]:
         """The pieces that the words of `forward` stand for, in their order."""
@@ -109,7 +100,7 @@ class MiniLM:
 
 def unknown_words(text: str, pieces: Callable[[str], list[str]]) -> list[str]:
     """The words of a text that hold a letter unknown to a text source, which tells the pieces of a word."""
-    return [word for word in dict.fromkeys(words_of(text)) if {UNKNOWN, UNKNOWN.upper()} & set(pieces(word))]
+    return [word for word in dict.fromkeys(words_of(text)) if NOT_KNOWN & set(pieces(word))]
 
 
 def _plain(text: str) -> str:

@@ -47,7 +47,7 @@ class Options:
 def run(options: Options) -> None:
     from mjp.aladin.explain import explain, unread_words
     from mjp.aladin.index import Index
-    from mjp.aladin.search import name_hits, read_picture, two_stage
+    from mjp.aladin.search import name_hits, read_picture, read_query, two_stage
     from mjp.aladin.sheet import MOST, contact_sheet, save_sheet
     from mjp.aladin.shipped import find_aladin
     from mjp.aladin.text import unknown_words
@@ -59,7 +59,7 @@ def run(options: Options) -> None:
     index = Index(options.index)
     model = find_aladin(options.model or index.facts.source)[0].to(pick_device(options.device))
     index.check_model(model.hash)
-    query = read_picture(index, model, options.picture) if options.picture else model.encode_texts([options.query])
+    query = read_picture(index, model, options.picture) if options.picture else read_query(model, options.query)
     rerank = options.rerank if options.picture is None else 0
     hits = two_stage(index, model, query, options.k, rerank, options.engine)[1]
     found = name_hits(index, hits)
