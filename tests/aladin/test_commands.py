@@ -11,6 +11,7 @@ from aladin.gallery import make_gallery
 from mjp.aladin.index import Index
 from mjp.aladin.intake import content_hash
 from mjp.aladin.model import Aladin
+from mjp.aladin.sheet import GAP, SIDE
 from mjp.cli.main import main
 
 
@@ -54,6 +55,22 @@ def test_search_by_picture(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["aladin", "search", "index", "--picture", "pictures/a/01.png", "-k", "1"]) == 0
     facts = json.loads((home / "out/aladin-search/results.json").read_text())
     assert facts["found"][0]["id"] == content_hash(home / "pictures/a/01.png")
+
+
+def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index()
+    monkeypatch.setattr("mjp.aladin.sheet.MOST", 3)
+    for k in ("3", "4"):
+        capsys.readouterr()
+        assert main(["aladin", "search", "index", "sky", "-k", k]) == 0
+        shown = capsys.readouterr().out
+        assert ("sheet.png, the first 3 of 4" in shown) == (k == "4")
+        assert shown.count("pictures/") == int(k)  # in the table
+        assert len(json.loads((home / "out/aladin-search/results.json").read_text())["found"]) == int(k)
+        with Image.open(home / "out/aladin-search/sheet.png") as sheet:
+            assert sheet.width == GAP + 3 * (SIDE + GAP)
 
 
 def test_sheets_among_the_pictures_are_passed_over(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from mjp.aladin.search import Found
 from mjp.aladin.vision import open_picture
 
 INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 280, 5
+MOST = 100  # pictures on a sheet: more would make a file that hardly a viewer opens
 
 
 def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
@@ -24,8 +25,9 @@ def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
 
 
 def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], grid: tuple[int, int]) -> Image.Image:
-    """All hits in reading order; `words` says what each word found in the picture of an id, if that was asked for."""
+    """The first MOST hits in reading order; `words` says what each word found in a picture, if that was asked for."""
     font, small = ImageFont.load_default(17), ImageFont.load_default(13)
+    found = found[:MOST]
     columns = min(COLUMNS, len(found))
     rows, height = -(-len(found) // columns), SIDE + 2 * LINE + GAP
     title = _fitting(printable(" ".join(title.split())), font, COLUMNS * (SIDE + GAP) - GAP)

@@ -48,7 +48,7 @@ def run(options: Options) -> None:
     from mjp.aladin.explain import explain, unread_words
     from mjp.aladin.index import Index
     from mjp.aladin.search import name_hits, read_picture, two_stage
-    from mjp.aladin.sheet import contact_sheet, save_sheet
+    from mjp.aladin.sheet import MOST, contact_sheet, save_sheet
     from mjp.aladin.shipped import find_aladin
     from mjp.files import check_folder, write_atomically
     from mjp.training.distributed import pick_device
@@ -72,7 +72,8 @@ def run(options: Options) -> None:
     write_atomically(options.out / "sheet.png", lambda path: save_sheet(sheet, path))
     facts = json.dumps({"query": title, "index": str(options.index), "found": _facts(found, words)}, indent=2)
     write_atomically(options.out / "results.json", lambda path: path.write_text(facts + "\n"))
-    print(f"\nsheet    {options.out / 'sheet.png'}\nfigures  {options.out / 'results.json'}")
+    first = f", the first {MOST} of {len(found)}" if len(found) > MOST else ""
+    print(f"\nsheet    {options.out / 'sheet.png'}{first}\nfigures  {options.out / 'results.json'}")
 
 
 def _check(options: Options) -> None:
