@@ -42,6 +42,8 @@ def test_from_a_folder_to_a_sheet(home: Path, capsys: pytest.CaptureFixture[str]
     assert len(facts["found"]) == 3
     with Image.open(home / "out/aladin-search/sheet.png") as sheet:
         assert sheet.width > 800
+    assert main(["aladin", "stats", "index"]) == 0
+    assert "kB per picture" in capsys.readouterr().out
     assert main(["aladin", "stats", "index", "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)
     assert stats["pictures"] == stats["files"] == 4
@@ -102,6 +104,8 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
     assert main(["aladin", "delete", "index", "pictures/b"]) == 0
     assert len(Index(home / "index")) == 0
     assert "2 pictures taken out, 0 left" in capsys.readouterr().out
+    assert main(["aladin", "stats", "index"]) == 0
+    assert "per picture" not in capsys.readouterr().out  # there is none
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_what_is_no_address_and_who_does_not_listen(port: int, capsys: pytest.Ca
 
 
 def test_only_names_of_this_machine_are_answered(port: int) -> None:
-    for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"LocalHost:{port}"):
         assert ask(port, "/", host)[0].status == 200
     for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "127.0.0.1", ""):
         response, body = ask(port, "/", host)
@@ -199,6 +199,16 @@ def test_every_answer_is_locked_down(port: int, site: Site) -> None:
         assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert response.headers["Access-Control-Allow-Origin"] is None
     assert ask(port, "/", method="POST")[0].status == 501
+
+
+def test_head_is_get_without_the_body(port: int, site: Site) -> None:
+    for address in ("/", f"/thumb/{picture_id(site)}", "/nowhere"):
+        (full, body), (head, _) = ask(port, address), ask(port, address, method="HEAD")
+        assert (head.status, head.headers["Content-Length"]) == (full.status, str(len(body)))
+    assert ask(port, "/", "evil.example", method="HEAD")[0].status == 421
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client, client.makefile("rb") as answer:
+        client.sendall(f"HEAD / HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        assert answer.read().endswith(b"\r\n\r\n")  # http.client would not look further
 
 
 # in a browser

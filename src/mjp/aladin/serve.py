@@ -164,8 +164,7 @@ def serve(site: Site, port: int) -> ThreadingHTTPServer:
                 super().handle()
 
         def do_GET(self) -> None:
-            host = self.headers.get("Host", "")
-            if host not in hosts:
+            if self.headers.get("Host", "").lower() not in hosts:
                 self._send(Answer(421, "text/plain; charset=utf-8", b"This server answers to localhost alone.\n"))
                 return
             try:
@@ -173,13 +172,16 @@ def serve(site: Site, port: int) -> ThreadingHTTPServer:
             except InputError as error:  # the index has gone, or is of another model now
                 self._send(Answer(500, "text/plain; charset=utf-8", f"{error}\n".encode(errors="replace")))
 
+        do_HEAD = do_GET  # the same answer without its body
+
         def _send(self, answer: Answer) -> None:
             self.send_response(answer.status)
             for key, value in {**HEADERS, "Content-Type": answer.kind}.items():
                 self.send_header(key, value)
             self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
-            self.wfile.write(answer.body)
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Queries are nobody's business."""

@@ -25,7 +25,7 @@ def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
 
 
 def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], grid: tuple[int, int]) -> Image.Image:
-    """The first hits, MOST at most, in reading order; `words` says what each word found in the picture of an id, if that was asked for."""
+    """The first MOST hits in reading order; `words` says what each word found in a picture, if that was asked for."""
     font, small = ImageFont.load_default(17), ImageFont.load_default(13)
     found = found[:MOST]
     columns = min(COLUMNS, len(found))

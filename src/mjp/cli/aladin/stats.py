@@ -25,9 +25,9 @@ def run(options: Options) -> None:
     if options.json:
         print(json.dumps(facts, indent=2))
         return
-    size = f"{facts['bytes'] / 1e6:.1f} MB"
+    each = f", {facts['bytes'] / facts['pictures'] / 1e3:.1f} kB per picture" if facts["pictures"] else ""
     print(f"pictures    {facts['pictures']}, at {facts['files']} paths")
-    print(f"size        {size}, {facts['bytes'] / max(facts['pictures'], 1) / 1e3:.1f} kB per picture")
+    print(f"size        {facts['bytes'] / 1e6:.1f} MB{each}")
     print(f"model       {facts['model']}, from {printable(facts['source'])}")
     print(f"mask ratio  {facts['mask_ratio']:g}")
     print(f"made        {facts['created']}, last changed {facts['changed']}")
