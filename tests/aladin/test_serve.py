@@ -19,7 +19,7 @@ from browser import Browser
 from mjp.aladin.index import Index
 from mjp.aladin.intake import content_hash
 from mjp.aladin.model import Aladin
-from mjp.aladin.serve import Site, serve
+from mjp.aladin.serve import LONGEST_QUERY, Site, serve
 from mjp.errors import InputError
 
 SCRIPT = "<img src=x onerror=document.title='gone'>.png"
@@ -124,6 +124,17 @@ def test_the_page_says_how_many_were_re_ranked(site: Site) -> None:
     plain = replace(site, rerank=0).answer("/?q=sky").body.decode()
     assert "By vector" in plain
     assert "Re-ranked" not in plain
+
+
+def test_the_page_says_when_it_has_not_read_all_of_a_query(site: Site) -> None:
+    def cut(query: str) -> bool:
+        return "its end was not read" in site.answer("/?q=" + quote(query)).body.decode()
+
+    assert not cut("red sky")
+    assert not cut("")
+    assert not cut("?!")
+    assert cut("red sky " * 60)  # more words than the model reads
+    assert cut("sky" + "!" * LONGEST_QUERY)
 
 
 def test_an_unknown_id_is_no_error(site: Site) -> None:

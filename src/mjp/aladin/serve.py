@@ -24,7 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from mjp import __version__
-from mjp.aladin.explain import draw_choices, draw_heat, explain
+from mjp.aladin.explain import draw_choices, draw_heat, explain, unread_words
 from mjp.aladin.index import Index
 from mjp.aladin.intake import printable
 from mjp.aladin.model import Aladin
@@ -85,10 +85,11 @@ class Site:
         except ValueError:  # http://[/
             return MALFORMED
         given = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        text = given.get("q", "").strip()[:LONGEST_QUERY]
+        whole = given.get("q", "").strip()
+        text = whole[:LONGEST_QUERY]
         match parts.path.split("/")[1:]:
             case [""]:
-                return self._page(text, given.get("id"))
+                return self._page(text, given.get("id"), text != whole)
             case ["page.css"]:
                 return Answer(200, "text/css; charset=utf-8", b"".join(path.read_bytes() for path in STYLES))
             case ["thumb", picture]:
@@ -97,7 +98,7 @@ class Site:
                 return self._why(picture, text, given.get("word"))
         return MISSING
 
-    def _page(self, text: str, chosen: str | None) -> Answer:
+    def _page(self, text: str, chosen: str | None, cut: bool) -> Answer:
         index = self._index()
         facts: dict[str, Any] = {
             "query": text,
@@ -105,10 +106,11 @@ class Site:
             "version": __version__,
             "rerank": min(self.rerank, len(index)),
         }
-        facts |= {"error": None, "columns": [], "why": None}
+        facts |= {"error": None, "cut": cut, "columns": [], "why": None}
         if text:
             try:
                 facts |= self._found(index, text, chosen)
+                facts["cut"] = cut or unread_words(self.model, text) > 0
             except InputError as error:
                 facts["error"] = str(error)
         return Answer(200, "text/html; charset=utf-8", _template().render(facts).encode())
