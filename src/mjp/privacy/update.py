@@ -22,6 +22,8 @@ from mjp.files import write_atomically
 
 Kind = Literal["gradient", "fedavg"]
 MOST_STEPS = 1000
+# what MJP, DistributedDataParallel, torch.compile and Opacus put before the name of a parameter
+WRAPPERS = ("model.", "module.", "_orig_mod.", "_module.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +133,10 @@ def _readable(tensor: Tensor) -> Tensor:
 
 
 def plain_name(name: str) -> str:
-    """The name of a parameter in timm, for a timm model and for an MJP model around it."""
-    return name.removeprefix("module.").removeprefix("model.")
+    """The name of a parameter in timm, whatever was put around the model."""
+    while name.startswith(WRAPPERS):
+        name = name.partition(".")[2]
+    return name
 
 
 def _check(found: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
