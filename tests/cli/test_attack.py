@@ -91,6 +91,17 @@ def test_a_wrong_picture_is_never_presented_as_a_result(
     assert "not a reconstruction" in capsys.readouterr().out
 
 
+def test_a_fact_that_is_not_stated_is_the_models_own(folder: Path, tmp_path: Path) -> None:
+    """Also beside facts that are: this model takes pictures of mean 0.5, as its builder states."""
+    mjp.MJP(timm.create_model("vit_tiny_patch16_224", **SMALL), mjp.variant("A")).save_pretrained(tmp_path / "model")
+    (tmp_path / "update.safetensors").write_bytes((folder / "update.safetensors").read_bytes())
+    (tmp_path / "update.json").write_text('{"batch": 1}')
+    update = ["--gradients", str(tmp_path / "update.safetensors"), "--model", str(tmp_path / "model")]
+    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 0
+    facts = json.loads((tmp_path / "out" / "results.json").read_text())["facts"]
+    assert (facts["mean"], facts["std"], facts["size"]) == ([0.5] * 3, [0.5] * 3, [32, 32])
+
+
 def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (folder / "update.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])

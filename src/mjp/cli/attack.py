@@ -115,14 +115,14 @@ def _audit_pictures(options: Options, subject: "Subject", attacks: Any, defences
 def _audit_file(options: Options, subject: "Subject", attacks: Any, prior: "Prior") -> None:
     from mjp.errors import InputError
     from mjp.privacy.examine import try_attack
-    from mjp.privacy.update import load_update
+    from mjp.privacy.update import Facts, Update, read_tensors, stated_facts
     from mjp.privacy.view import View
 
     assert options.gradients is not None
     changes = {"batch": options.batch, "kind": options.kind, "steps": options.steps, "lr": options.lr}
     facts = {"size": subject.size, "mean": subject.mean, "std": subject.std}
-    stated = options.gradients.with_suffix(".json").is_file()
-    update = load_update(options.gradients, **changes, **({} if stated else facts))
+    stated = stated_facts(options.gradients, **changes)  # what is not stated is the model's own
+    update = Update(read_tensors(options.gradients), Facts(**{**facts, **stated}))
     if (tuple(update.facts.mean), tuple(update.facts.std)) != (tuple(subject.mean), tuple(subject.std)):
         print("note: the update states another normalisation than the model's own; the update's is used")
     view = View(update, subject.model, prior)  # checks model, shapes and numbers before anything is tried

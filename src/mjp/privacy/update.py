@@ -78,17 +78,22 @@ class Update:
 
 def load_update(path: Path, **changes: Any) -> Update:
     """Read an update. Without its json the facts are the defaults; `changes` override single facts."""
+    return Update(read_tensors(path), Facts(**stated_facts(path, **changes)))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        tensors = load_file(path)
+        return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"there is no update {path}") from error
     except (SafetensorError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{path} is not a whole safetensors file ({reason}): save it again") from error
-    return Update(tensors, _read_facts(path.with_suffix(".json"), changes))
 
 
-def _read_facts(path: Path, changes: dict[str, Any]) -> Facts:
+def stated_facts(path: Path, **changes: Any) -> dict[str, Any]:
+    """What the json beside an update says, if there is one, and over it the changes that are not None; checked."""
+    path = path.with_suffix(".json")
     try:
         found = json.loads(path.read_text()) if path.is_file() else {}
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -96,12 +101,13 @@ def _read_facts(path: Path, changes: dict[str, Any]) -> Facts:
     known = {field.name for field in fields(Facts)}
     if not isinstance(found, dict) or set(found) - known:
         raise InputError(f"{path} must hold facts of an update: {', '.join(sorted(known))}")
-    stated = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-    values: dict[str, Any] = {**stated, **{name: value for name, value in changes.items() if value is not None}}
+    stated: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()}
+    stated |= {name: value for name, value in changes.items() if value is not None}
     try:
-        return Facts(**values)
+        Facts(**stated)
     except TypeError as error:
         raise InputError(f"{path} holds a fact of the wrong type: {error}") from error
+    return stated
 
 
 def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
