@@ -8,6 +8,7 @@ An attack gets these two and the public model. Whatever made them (Flower, PySyf
 
 import json
 import math
+import pickle
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -81,14 +82,21 @@ def load_update(path: Path, **changes: Any) -> Update:
     return Update(read_tensors(path), Facts(**stated_facts(path, **changes)))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path, what: str = "update") -> dict[str, Tensor]:
+    """Tensors by name, of a safetensors file, or of what torch saves (.pt, .pth), of which only tensors are loaded."""
+    if not path.is_file():
+        raise InputError(f"there is no {what} {path}")
+    kind = "torch" if path.suffix in (".pt", ".pth") else "safetensors"
     try:
-        return load_file(path)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no update {path}") from error
-    except (SafetensorError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{path} is not a whole safetensors file ({reason}): save it again") from error
+        found = torch.load(path, map_location="cpu", weights_only=True) if kind == "torch" else load_file(path)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        reason = "" if kind == "torch" else f" ({' '.join(str(error).split())[:120]})"  # torch writes paragraphs
+        raise InputError(f"{path} is not a whole {kind} file of tensors{reason}: save it again") from error
+    for key in ("model", "state_dict"):  # where checkpoints keep them
+        found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise InputError(f"{path} must hold tensors by parameter name, or under the key model or state_dict")
+    return found
 
 
 def stated_facts(path: Path, **changes: Any) -> dict[str, Any]:
