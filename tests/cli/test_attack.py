@@ -91,6 +91,17 @@ def test_a_wrong_picture_is_never_presented_as_a_result(
     assert "not a reconstruction" in capsys.readouterr().out
 
 
+def test_a_fact_that_is_not_stated_is_the_models_own(folder: Path, tmp_path: Path) -> None:
+    """Also beside facts that are: this model takes pictures of mean 0.5, as its builder states."""
+    mjp.MJP(timm.create_model("vit_tiny_patch16_224", **SMALL), mjp.variant("A")).save_pretrained(tmp_path / "model")
+    (tmp_path / "update.safetensors").write_bytes((folder / "update.safetensors").read_bytes())
+    (tmp_path / "update.json").write_text('{"batch": 1}')
+    update = ["--gradients", str(tmp_path / "update.safetensors"), "--model", str(tmp_path / "model")]
+    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 0
+    facts = json.loads((tmp_path / "out" / "results.json").read_text())["facts"]
+    assert (facts["mean"], facts["std"], facts["size"]) == ([0.5] * 3, [0.5] * 3, [32, 32])
+
+
 def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (folder / "update.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])
@@ -118,14 +129,42 @@ def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.Capt
         (["--defences", "hope"], "unknown defence 'hope'"),
         (["--label", "10"], "--label must be a class of the model, 0 to 9"),
         (["nowhere.png"], "there is no picture nowhere.png"),
+        (["--defences", "none", "photo.jpg"], "photo.jpg looks like a file: pictures come first"),
+        (["--attacks", "direct", "photo.jpg"], "photo.jpg looks like a file: pictures come first"),
+        (["--batch", "2"], "--batch is about an update from a file: give the file with --gradients"),
+        (["--kind", "fedavg"], "--kind is about an update from a file"),
+        (["--steps", "2"], "--steps is about an update from a file"),
+        (["--lr", "0.1"], "--lr is about an update from a file"),
+        (["--defence", "none"], "--defence is about an update from a file"),
+        (["--gradients", "u.safetensors", "--label", "3"], "--label is about pictures"),
+        (["--gradients", "u.safetensors", "--defences", "none"], "--defences is about pictures"),
+        (["--gradients", "u.safetensors", "--lpips", "a.pth"], "--lpips is about pictures"),
+        (["--gradients", "u.safetensors", "--dtype", "float32"], "--dtype is about pictures"),
+        (["--pretrained", "--weights", "w.pth"], "--weights and --pretrained both say"),
+        (["--seed", "99999999999999999999"], "--seed must lie between 0 and"),
+        (["--lpips", __file__], "cannot be read as weights: give torchvision's AlexNet"),
+        (["--defences", "none", "--attacks", "subspace"], "no attack can run on these updates"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
     arguments: list[str], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["attack", *arguments, "--model", str(folder / "model"), "--out", str(tmp_path / "out")]) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_is_refused_before_the_work(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for what in ([], ["--gradients", str(folder / "update.safetensors")]):
+        assert main(["attack", *what, "--model", str(folder / "model"), "--out", str(tmp_path / "file" / "out")]) == 2
+        said = capsys.readouterr()
+        assert "is a file, name a folder with --out" in said.err
+        assert said.out == ""
 
 
 def test_numbers_too_small_to_solve_for_are_one_sentence(

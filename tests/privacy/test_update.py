@@ -35,7 +35,7 @@ def test_names_of_wrapped_and_bare_models_and_their_order_do_not_matter() -> Non
     plain = gradients_of(update, network)
     assert "pos_embed" in plain
     bare = dict(reversed(plain.items()))
-    for prefix in ("", "model.", "module.", "module.model."):
+    for prefix in ("", "model.", "module.", "module.model.", "_orig_mod.", "_module.", "module._orig_mod.model."):
         renamed = Update({prefix + name: g for name, g in bare.items()}, update.facts)
         assert same(gradients_of(renamed, network), plain)
         assert same(gradients_of(renamed, network.unwrap()), plain)

@@ -11,7 +11,7 @@ Example: mjp attack --model timm:deit_small_patch16_224 photo.jpg
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,17 +24,26 @@ if TYPE_CHECKING:
     from mjp.privacy.examine import Finding
     from mjp.privacy.prior import Prior
 
+    Tile = tuple[Tensor | str, str]  # a picture, or why there is none, and the line below
+    Result = tuple[dict[str, list[Tile]], list[str], str, dict[str, Any]]  # rows, columns, title, figures
+
+DEFENCES = ("none", "mjp:0.03", "mjp:0.27")
+SIDE = 160  # pixels of a tile, at least
+
 
 @dataclass
 class Options:
     pictures: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Pictures of the client; a drawn landscape without any."""
     model: str = "timm:deit_small_patch16_224"
-    """The public model: timm:NAME (random weights unless --pretrained), a shipped name, a folder, a hub repository."""
+    """The public model: timm:NAME (random weights unless --pretrained or --weights), a shipped name, a folder, a hub
+    repository."""
     pretrained: bool = False
     """Load the pretrained weights of timm:NAME instead of random ones; it needs a network or a cache."""
-    defences: tuple[str, ...] = ("none", "mjp:0.03", "mjp:0.27")
-    """What the client does before its update leaves."""
+    weights: Path | None = None
+    """The model's weights when the update was made: safetensors, .pt or .pth, of a timm or an MJP model."""
+    defences: tuple[str, ...] | None = None
+    """What the client does before its update leaves; without: none mjp:0.03 mjp:0.27."""
     attacks: tuple[str, ...] = ("direct", "span", "subspace")
     """What the server tries."""
     label: int | None = None
@@ -49,10 +58,18 @@ class Options:
     """With --gradients of kind fedavg: local steps."""
     lr: float | None = None
     """With --gradients of kind fedavg: their learning rate."""
+    mean: tuple[float, float, float] | None = None
+    """With --gradients: what the client subtracts from pixels in [0, 1]; the model's own without."""
+    std: tuple[float, float, float] | None = None
+    """With --gradients: what the client then divides them by."""
+    size: tuple[int, int] | None = None
+    """With --gradients: height and width of the client's pictures."""
+    defence: str | None = None
+    """With --gradients: what the client did before its update left, as in --defences."""
     prior: Path | None = None
     """Folder of public pictures (with subfolders) for the attacker's prior; the embedded CIFAR-10 pictures without."""
-    dtype: Literal["float32", "float64"] = "float32"
-    """Precision of the client's gradients."""
+    dtype: Literal["float32", "float64"] | None = None
+    """Precision of the client's gradients; float32 without."""
     lpips: Path | None = None
     """File with AlexNet's weights for LPIPS, if they are not in torchvision's cache."""
     seed: int = 0
@@ -61,36 +78,86 @@ class Options:
     """Folder for attack.png and results.json."""
 
 
-def run(options: Options) -> None:
-    from mjp.errors import InputError
-    from mjp.evaluation.models import find_model
-    from mjp.privacy.attacks import find_attack
-    from mjp.privacy.defences import parse
-    from mjp.privacy.pictures import find_prior
+FACTS = ("batch", "kind", "steps", "lr", "mean", "std", "size", "defence")  # of an update from elsewhere
+MAKING = ("defences", "label", "dtype", "lpips")  # an update, and scoring what becomes of it
 
-    attacks = [find_attack(name) for name in options.attacks]
-    defences = [parse(text) for text in options.defences]
+
+def run(options: Options) -> None:
+    from mjp.checks import number
+    from mjp.errors import InputError
+    from mjp.files import check_folder
+    from mjp.privacy.attacks import find_attack
+
+    _check_together(options)
+    number("--seed", options.seed, least=0, most=2**63)
+    check_folder(options.out)
+    attacks = [find_attack(_no_picture(name)) for name in options.attacks]
+    if not attacks:
+        raise InputError("name at least one attack")
+    if options.gradients:
+        from mjp.cli.attack_file import audit_file
+
+        _write(options, *audit_file(options, attacks))
+    else:
+        options = replace(options, defences=options.defences or DEFENCES, dtype=options.dtype or "float32")
+        _write(options, *_audit_pictures(options, attacks))
+
+
+def _check_together(options: Options) -> None:
+    """Refuse what would be ignored."""
+    from mjp.errors import InputError
+
     if options.gradients and options.pictures:
         raise InputError("--gradients audits an update from elsewhere, whose pictures are not known: leave them out")
-    if not attacks or not defences:
-        raise InputError("name at least one attack and one defence")
-    subject = find_model(options.model, random_weights=None if options.pretrained else options.seed)
-    prior = find_prior(options.prior, subject.size)
-    if options.gradients:
-        _audit_file(options, subject, attacks, prior)
-    else:
-        _audit_pictures(options, subject, attacks, defences, prior)
+    if options.weights and options.pretrained:
+        raise InputError("--weights and --pretrained both say which weights the model has: give one")
+    given = [f"--{name}" for name in (MAKING if options.gradients else FACTS) if getattr(options, name) is not None]
+    if given and options.gradients:
+        raise InputError(f"{given[0]} is about pictures, and with --gradients there are none: leave it out")
+    if given:
+        raise InputError(f"{given[0]} is about an update from a file: give the file with --gradients, or leave it out")
+    if options.defences == ():
+        raise InputError("name at least one defence")
 
 
-def _audit_pictures(options: Options, subject: "Subject", attacks: Any, defences: Any, prior: "Prior") -> None:
+def _no_picture(text: str) -> str:
+    """The name of an attack or a defence; --defences and --attacks also take what stands behind their names."""
+    from mjp.errors import InputError
+
+    if Path(text).suffix[1:].isalpha():
+        raise InputError(f"{text} looks like a file: pictures come first, mjp attack {text} --defences none")
+    return text
+
+
+def find_subject(options: Options, **build: Any) -> "Subject":
+    from mjp.evaluation.models import find_model
+    from mjp.privacy.update import plain_name, read_tensors
+
+    weights = None
+    if options.weights:
+        weights = {
+            plain_name(name): tensor for name, tensor in read_tensors(options.weights, "file of weights").items()
+        }
+        build |= {"num_classes": len(weights["head.bias"])} if "head.bias" in weights else {}
+    seed = None if options.pretrained else options.seed
+    return find_model(options.model, random_weights=seed, weights=weights, **build)
+
+
+def _audit_pictures(options: Options, attacks: Any) -> "Result":
     import torch
 
+    from mjp.errors import InputError
+    from mjp.privacy.defences import parse
     from mjp.privacy.examine import examine
     from mjp.privacy.lpips import find_lpips
+    from mjp.privacy.pictures import find_prior
 
-    pictures, names = _pictures(options, subject)
+    defences = [parse(_no_picture(text)) for text in options.defences or ()]
     lpips, backbone = find_lpips(options.lpips)
-    rows: dict[str, list[Tensor]] = {}
+    subject = find_subject(options)
+    pictures, names = _pictures(options, subject)
+    prior = find_prior(options.prior, subject.size)
+    rows: dict[str, list[Tile]] = {}
     figures: list[dict[str, Any]] = []
     width = max(len(name) for name in (*options.attacks, "guess")) + 2
     print(f"LPIPS: {backbone}" if lpips is None else "", end="\n" if lpips is None else "")
@@ -100,42 +167,25 @@ def _audit_pictures(options: Options, subject: "Subject", attacks: Any, defences
         for defence in defences:
             several = batch if defence.batch == 1 else _others(batch, pictures, prior, defence.batch)
             labels = label.repeat(defence.batch)
-            shown = [picture]
+            shown: list[Tile] = [(picture, "")]
             print(f"\n{name}, {defence.text}")
-            settings: dict[str, Any] = {"seed": options.seed, "dtype": getattr(torch, options.dtype), "lpips": lpips}
+            settings: dict[str, Any] = {
+                "seed": options.seed,
+                "dtype": getattr(torch, options.dtype or ""),
+                "lpips": lpips,
+            }
             for found in examine(subject, several, labels, defence, attacks, prior, **settings):
                 print(f"  {found.attack:<{width}}{_line(found)}")
-                shown.append(_tile(found, picture))
+                shown.append(tile(found, _decibels(found)))
                 figures.append({"picture": name, "defence": defence.text, **found.to_dict()})
             rows[f"{name[:18]} · {defence.text}" if len(names) > 1 else defence.text] = shown
-    titles = ["picture", "data-free guess", *options.attacks]
-    _write(options, rows, titles, f"{subject.name}: what the server sees", {"findings": figures})
-
-
-def _audit_file(options: Options, subject: "Subject", attacks: Any, prior: "Prior") -> None:
-    from mjp.errors import InputError
-    from mjp.privacy.examine import try_attack
-    from mjp.privacy.update import load_update
-    from mjp.privacy.view import View
-
-    assert options.gradients is not None
-    changes = {"batch": options.batch, "kind": options.kind, "steps": options.steps, "lr": options.lr}
-    facts = {"size": subject.size, "mean": subject.mean, "std": subject.std}
-    stated = options.gradients.with_suffix(".json").is_file()
-    update = load_update(options.gradients, **changes, **({} if stated else facts))
-    if (tuple(update.facts.mean), tuple(update.facts.std)) != (tuple(subject.mean), tuple(subject.std)):
-        print("note: the update states another normalisation than the model's own; the update's is used")
-    view = View(update, subject.model, prior)  # checks model, shapes and numbers before anything is tried
-    print(f"update of {update.facts.batch} picture(s), {len(view.gradients)} tensors, defence {update.facts.defence!r}")
-    findings = [try_attack(attack, subject.model, update, prior, None) for attack in attacks]
-    shown = [_tile(found, prior.mean) for found in findings]
-    for found in findings:
-        print(f"  {found.attack:<16}{_verdict(found)}")
-    if all(found.refused for found in findings):
-        raise InputError("no attack can run on this update; the reasons are above")
-    titles = [f"{found.attack} ({_match_text(found)})" for found in findings]
-    figures = {"findings": [found.to_dict() for found in findings], "facts": vars(update.facts)}
-    _write(options, {"update": shown}, titles, f"{options.gradients.name}: what the server sees", figures)
+    if all(one["refused"] for one in figures if one["attack"] != "guess"):
+        raise InputError("no attack can run on these updates; the reasons are above")
+    modified = [
+        f"{attack.NAME} (modified network)" if hasattr(attack, "network") else attack.NAME for attack in attacks
+    ]
+    titles = ["picture", "data-free guess", *modified]
+    return rows, titles, f"{subject.name}: what the server sees", {"findings": figures}
 
 
 def _pictures(options: Options, subject: "Subject") -> "tuple[Tensor, list[str]]":
@@ -196,46 +246,27 @@ def _modified(found: "Finding") -> str:
     return f"; {title}" if "modified network" in title else ""
 
 
-def _verdict(found: "Finding") -> str:
-    from mjp.privacy.check import CONVINCING
-
-    if found.refused:
-        return f"refuses: {found.refused}"
-    match = found.facts.get("match")
-    if match is None:
-        return f"a picture that cannot be checked (no gradient of the classifier), {found.seconds:.1f} s"
-    if match > CONVINCING:
-        return f"a picture that explains the update (match {match:.4f}), {found.seconds:.1f} s"
-    return f"nothing that explains the update (match {match:.2f}): not a reconstruction, {found.seconds:.1f} s"
+def _decibels(found: "Finding") -> str:
+    """What stands under a tile: PSNR in every setting."""
+    psnr = [(setting, scores[0].psnr) for setting, scores in found.scores.items()]
+    if len(psnr) == 1:
+        return f"{psnr[0][1]:.1f} dB"
+    return " · ".join(f"({setting}) {value:.1f}" for setting, value in psnr) + " dB"
 
 
-def _match_text(found: "Finding") -> str:
-    from mjp.privacy.check import CONVINCING
-
-    match = found.facts.get("match")
-    if found.refused or match is None:
-        return "refused" if found.refused else "unchecked"
-    return f"match {match:.3f}" if match > CONVINCING else f"no reconstruction, match {match:.2f}"
-
-
-def _tile(found: "Finding", like: "Tensor") -> "Tensor":
-    """The (first) reconstruction, or an empty tile."""
-    import torch
-
-    return torch.full_like(like, 0.93) if found.pictures is None else found.pictures[0].to(like)
+def tile(found: "Finding", caption: str) -> "Tile":
+    """The (first) reconstruction with a line below it, or the reason why there is none."""
+    return (f"refused: {found.refused}", "") if found.pictures is None else (found.pictures[0], caption)
 
 
 def _write(options: Options, rows: Any, titles: list[str], title: str, figures: dict[str, Any]) -> None:
-    from torch.nn.functional import interpolate
-
     from mjp.cli.picture import contact_sheet
     from mjp.files import write_atomically
     from mjp.report.runs import describe
 
-    def enlarged(tile: Any) -> Any:
-        return interpolate(tile.unsqueeze(0), scale_factor=max(1, 160 // tile.shape[-1]))[0]
-
-    sheet = contact_sheet({name: [enlarged(t) for t in row] for name, row in rows.items()}, titles, title=title)
+    pictures = {name: [shown for shown, _ in row] for name, row in rows.items()}
+    captions = {name: [caption for _, caption in row] for name, row in rows.items()}
+    sheet = contact_sheet(pictures, titles, title=title, captions=captions, least=SIDE)
     options.out.mkdir(parents=True, exist_ok=True)
     facts = {**describe("attack", options), "models": {options.model: {}}, **figures}
     text = json.dumps(facts, indent=2, default=str)

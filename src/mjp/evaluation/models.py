@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import timm
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mjp.errors import InputError
-from mjp.method.config import variant
+from mjp.method.config import MJPConfig, variant
 from mjp.method.model import MJP
 from mjp.shipped import SHIPPED, load
 
@@ -36,37 +36,69 @@ class Subject:
             raise InputError(f"{self.name} tells {count} classes apart, the pictures have {len(found)}")
 
 
-def find_model(text: str, *, random_weights: int | None = None) -> Subject:
+def find_model(
+    text: str, *, random_weights: int | None = None, weights: dict[str, Tensor] | None = None, **build: Any
+) -> Subject:
     """The model that `text` names. A plain timm model is wrapped as variant A, so that a plan can be applied to it.
 
-    With a seed for random weights, `timm:NAME` is not downloaded but initialised.
+    With a seed for random weights, `timm:NAME` is not downloaded but initialised. `weights`, by their names in timm
+    (and in MJP, for what it adds), take the place of the model's own. `build` is for timm: num_classes, img_size.
     """
     if text.startswith("timm:"):
-        return _subject(text, MJP(_timm(text.removeprefix("timm:"), random_weights), variant("A")))
-    if text in SHIPPED:
-        return _subject(text, load(text))
+        seed = 0 if weights is not None else random_weights
+        model = MJP(_timm(text.removeprefix("timm:"), seed, build), _config(weights or {}))
+    elif text in SHIPPED:
+        model = load(text)
+    else:
+        model = MJP.from_pretrained(_place(text))
+    if weights is not None:
+        _load(model, weights)
+    return _subject(text, model)
+
+
+def _place(text: str) -> Path | str:
+    """A folder, that of a training run too, or the name of a repository on a hub."""
     folder = Path(text)
     if (folder / "model" / "config.json").is_file():  # the folder of a training run
-        folder = folder / "model"
+        return folder / "model"
     if folder.is_dir():
-        return _subject(text, MJP.from_pretrained(folder))
+        return folder
     if text.count("/") != 1 or text.startswith(("/", ".", "~")):  # no name on a hub
         raise InputError(
             f"there is no model {text!r}: give a folder, timm:NAME, a hub repository OWNER/NAME, or a shipped name "
             f"({', '.join(SHIPPED)})"
         )
-    return _subject(text, MJP.from_pretrained(text))
+    return text
 
 
-def _timm(name: str, random_weights: int | None) -> nn.Module:
+def _config(weights: dict[str, Tensor]) -> MJPConfig:
+    """How the model was wrapped whose weights these are: variant A, or what the names show."""
+    heads = {"localizer.head.0.weight": "nln", "localizer.head.weight": "ln"}
+    localize = next((kind for name, kind in heads.items() if name in weights), "none")
+    position = next((name for name in ("unknown", "index") if name in weights), "keep")
+    return variant("A", position=position, localize=localize)
+
+
+def _load(model: MJP, weights: dict[str, Tensor]) -> None:
+    own = {name.removeprefix("model."): (name, tensor.shape) for name, tensor in model.state_dict().items()}
+    if odd := sorted(own.keys() ^ weights.keys()):
+        raise InputError(f"the weights are of another model: only one of the two has {', '.join(odd[:3])}")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name][1]:
+            shapes = f"{tuple(tensor.shape)}, in the model {tuple(own[name][1])}"
+            raise InputError(f"the weights are of another model: {name} has shape {shapes}")
+    model.load_state_dict({own[name][0]: tensor for name, tensor in weights.items()})
+
+
+def _timm(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Module:
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}: timm.list_models() names them")
     if random_weights is not None:
         with torch.random.fork_rng(devices=[]):  # timm draws weights from torch's global generator
             torch.manual_seed(random_weights)
-            return timm.create_model(name)
+            return timm.create_model(name, **build)
     try:
-        return timm.create_model(name, pretrained=True)
+        return timm.create_model(name, pretrained=True, **build)
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(

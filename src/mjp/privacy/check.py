@@ -16,7 +16,8 @@ from mjp.method.plan import Plan, identity_plan
 from mjp.privacy.update import plain_name
 from mjp.privacy.view import Refused, View
 
-CONVINCING = 0.97  # cosine
+CONVINCING = 0.97  # cosine: enough for an attack to go on with a picture, of which half the patches may still be wrong
+EXPLAINED = 0.999  # cosine: enough to tell a person so
 
 
 def recover_labels(view: View) -> Tensor:

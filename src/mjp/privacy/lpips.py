@@ -62,8 +62,8 @@ def _backbone(file: Path) -> dict[str, Tensor]:
     try:
         weights = torch.load(file, map_location="cpu", weights_only=True)
         return {name: weights[name].float() for name in names}
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(f"the LPIPS backbone {file} cannot be read ({error}): give torchvision's AlexNet") from error
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:  # torch writes paragraphs
+        raise InputError(f"the LPIPS backbone {file} cannot be read as weights: give torchvision's AlexNet") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"the LPIPS backbone {file} is not an AlexNet: it needs {names[0]} … {names[-1]}") from error
 

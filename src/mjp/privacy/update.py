@@ -8,6 +8,7 @@ An attack gets these two and the public model. Whatever made them (Flower, PySyf
 
 import json
 import math
+import pickle
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +23,8 @@ from mjp.files import write_atomically
 
 Kind = Literal["gradient", "fedavg"]
 MOST_STEPS = 1000
+# what MJP, DistributedDataParallel, torch.compile and Opacus put before the name of a parameter
+WRAPPERS = ("model.", "module.", "_orig_mod.", "_module.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,17 +79,29 @@ class Update:
 
 def load_update(path: Path, **changes: Any) -> Update:
     """Read an update. Without its json the facts are the defaults; `changes` override single facts."""
+    return Update(read_tensors(path), Facts(**stated_facts(path, **changes)))
+
+
+def read_tensors(path: Path, what: str = "update") -> dict[str, Tensor]:
+    """Tensors by name, of a safetensors file, or of what torch saves (.pt, .pth), of which only tensors are loaded."""
+    if not path.is_file():
+        raise InputError(f"there is no {what} {path}")
+    kind = "torch" if path.suffix in (".pt", ".pth") else "safetensors"
     try:
-        tensors = load_file(path)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no update {path}") from error
-    except (SafetensorError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{path} is not a whole safetensors file ({reason}): save it again") from error
-    return Update(tensors, _read_facts(path.with_suffix(".json"), changes))
+        found = torch.load(path, map_location="cpu", weights_only=True) if kind == "torch" else load_file(path)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        reason = "" if kind == "torch" else f" ({' '.join(str(error).split())[:120]})"  # torch writes paragraphs
+        raise InputError(f"{path} is not a whole {kind} file of tensors{reason}: save it again") from error
+    for key in ("model", "state_dict"):  # where checkpoints keep them
+        found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise InputError(f"{path} must hold tensors by parameter name, or under the key model or state_dict")
+    return found
 
 
-def _read_facts(path: Path, changes: dict[str, Any]) -> Facts:
+def stated_facts(path: Path, **changes: Any) -> dict[str, Any]:
+    """What the json beside an update says, if there is one, and over it the changes that are not None; checked."""
+    path = path.with_suffix(".json")
     try:
         found = json.loads(path.read_text()) if path.is_file() else {}
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -94,12 +109,13 @@ def _read_facts(path: Path, changes: dict[str, Any]) -> Facts:
     known = {field.name for field in fields(Facts)}
     if not isinstance(found, dict) or set(found) - known:
         raise InputError(f"{path} must hold facts of an update: {', '.join(sorted(known))}")
-    stated = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-    values: dict[str, Any] = {**stated, **{name: value for name, value in changes.items() if value is not None}}
+    stated: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()}
+    stated |= {name: value for name, value in changes.items() if value is not None}
     try:
-        return Facts(**values)
+        Facts(**stated)
     except TypeError as error:
         raise InputError(f"{path} holds a fact of the wrong type: {error}") from error
+    return stated
 
 
 def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
@@ -131,8 +147,10 @@ def _readable(tensor: Tensor) -> Tensor:
 
 
 def plain_name(name: str) -> str:
-    """The name of a parameter in timm, for a timm model and for an MJP model around it."""
-    return name.removeprefix("module.").removeprefix("model.")
+    """The name of a parameter in timm, whatever was put around the model."""
+    while name.startswith(WRAPPERS):
+        name = name.partition(".")[2]
+    return name
 
 
 def _check(found: dict[str, Tensor], weights: dict[str, Tensor]) -> None:

@@ -232,7 +232,8 @@ class View:
         picture = self.picture(patches)
         if not bool(torch.isfinite(picture).all()):
             raise Refused("the equations have no finite solution")
-        return Reconstruction(picture.clamp(0, 1).unsqueeze(0), facts)
+        spread = (float(picture.min()), float(picture.max()))  # far from [0, 1] after another normalisation than stated
+        return Reconstruction(picture.clamp(0, 1).unsqueeze(0), {**facts, "range": spread})
 
 
 _ABSENT = {
