@@ -15,7 +15,7 @@ from mjp.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
-from mjp.privacy.attacks.span import _mask, _off, _row_space
+from mjp.privacy.attacks.span import _mask, _off, _row_space, _tilt
 from mjp.privacy.check import match, recover_labels
 from mjp.privacy.defences import parse
 from mjp.privacy.metrics import psnr
@@ -110,6 +110,21 @@ def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
     mixing = off(view.weight @ _row_space(view.projection, 16).T)
     assert torch.equal(_mask(view, mixing, off), secret.mask[0])
     assert attack("span", network, update).facts["masked"] == 4
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-9, 1e-7])
+def test_span_knows_how_far_the_span_of_the_tokens_is_off(noise: float) -> None:
+    """Although a narrow network has no equations too many: the true tokens lie off the span as far as it says."""
+    network, update, _ = send(tiny(embed_dim=32), "withheld-pe")
+    name, generator = "model.blocks.0.attn.qkv.weight", torch.Generator().manual_seed(0)
+    gradient = update.tensors[name]
+    white = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype) * gradient.square().mean().sqrt()
+    update = Update({**update.tensors, name: gradient + noise * white}, update.facts)
+    view = View(update, network, prior())
+    true = _off(view, 17)(view.weight @ view.patches(pictures()[0]).T + (view.bias + view.table).T)
+    assert 1 / 3 < _tilt(view) / float(true.square().mean().sqrt()) < 3
+    guess = psnr(pictures()[0], prior().mean.clamp(0, 1))
+    assert decibels(attack("span", network, update), pictures()[0]) > float(guess) + 2
 
 
 def test_subspace_is_exact_for_one_masked_patch() -> None:
