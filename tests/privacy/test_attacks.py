@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from timm.models.vision_transformer import ParallelScalingBlock
 from torch import Tensor
 
 import mjp.privacy.attacks as room
@@ -168,13 +169,39 @@ def unclipped(name: str, view: View) -> Tensor:
 
 
 def test_april_recovers_the_tokens_of_its_own_network() -> None:
-    network = april.network(tiny())
-    network, update, secret = send(network)
+    _expect_tokens(tiny())
+
+
+@pytest.mark.parametrize("registers", [0, 2])
+def test_april_knows_tokens_without_positions(registers: int) -> None:
+    """The rows of A that the position table lacks are the gradients of those tokens."""
+    _expect_tokens(tiny("vit_tiny_patch16_224", no_embed_class=True, reg_tokens=registers))
+
+
+def test_april_leaves_the_localization_loss_out() -> None:
+    """Its part in the gradient of the position table is public, and no part of A."""
+    model = MJP(tiny().unwrap(), variant("J", localize_weight=1.0)).double()
+    assert model.localizer is not None
+    _expect_tokens(model)
+
+
+def _expect_tokens(model: MJP) -> None:
+    network, update, secret = send(april.network(model))
     tokens, _ = april.recover_tokens(View(update, network, prior()))
     vit: Any = network.model
     with torch.no_grad():
         expected = vit._pos_embed(vit.patch_embed(secret.images))[0]
-    assert float((tokens - expected).norm() / expected.norm()) < 1e-6
+    error = (tokens - expected)[vit.num_prefix_tokens :]  # registers start alike: hard to tell apart, and public
+    assert float(error.norm() / expected.norm()) < 1e-6
+
+
+def test_april_refuses_networks_that_it_is_not_for() -> None:
+    other_block, other_norm = tiny(block_fn=ParallelScalingBlock), tiny()
+    other_norm.model.norm_pre = torch.nn.LayerNorm(64, dtype=torch.float64)
+    for model in (other_block, other_norm):
+        network, update, _ = send(april.network(model))
+        with pytest.raises(Refused, match="right behind the position embeddings"):
+            attack("april", network, update)
 
 
 @pytest.mark.parametrize("labels", [[7], [3, 3, 8, 3], [0, 1, 2, 2]])
