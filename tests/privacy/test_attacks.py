@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from timm.models.vision_transformer import ParallelScalingBlock
 from torch import Tensor
 
 import mjp.privacy.attacks as room
@@ -15,7 +16,7 @@ from mjp.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
-from mjp.privacy.attacks.span import _mask, _off, _row_space
+from mjp.privacy.attacks.span import _mask, _off, _row_space, _tilt
 from mjp.privacy.check import match, recover_labels
 from mjp.privacy.defences import parse
 from mjp.privacy.metrics import psnr
@@ -112,6 +113,21 @@ def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
     assert attack("span", network, update).facts["masked"] == 4
 
 
+@pytest.mark.parametrize("noise", [1e-12, 1e-9, 1e-7])
+def test_span_knows_how_far_the_span_of_the_tokens_is_off(noise: float) -> None:
+    """Although a narrow network has no equations too many: the true tokens lie off the span as far as it says."""
+    network, update, _ = send(tiny(embed_dim=32), "withheld-pe")
+    name, generator = "model.blocks.0.attn.qkv.weight", torch.Generator().manual_seed(0)
+    gradient = update.tensors[name]
+    white = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype) * gradient.square().mean().sqrt()
+    update = Update({**update.tensors, name: gradient + noise * white}, update.facts)
+    view = View(update, network, prior())
+    true = _off(view, 17)(view.weight @ view.patches(pictures()[0]).T + (view.bias + view.table).T)
+    assert 1 / 3 < _tilt(view) / float(true.square().mean().sqrt()) < 3
+    guess = psnr(pictures()[0], prior().mean.clamp(0, 1))
+    assert decibels(attack("span", network, update), pictures()[0]) > float(guess) + 2
+
+
 def test_subspace_is_exact_for_one_masked_patch() -> None:
     network, update, secret = send(tiny(), "mjp:0.0625")
     assert int(secret.mask.sum()) == 1
@@ -153,13 +169,39 @@ def unclipped(name: str, view: View) -> Tensor:
 
 
 def test_april_recovers_the_tokens_of_its_own_network() -> None:
-    network = april.network(tiny())
-    network, update, secret = send(network)
+    _expect_tokens(tiny())
+
+
+@pytest.mark.parametrize("registers", [0, 2])
+def test_april_knows_tokens_without_positions(registers: int) -> None:
+    """The rows of A that the position table lacks are the gradients of those tokens."""
+    _expect_tokens(tiny("vit_tiny_patch16_224", no_embed_class=True, reg_tokens=registers))
+
+
+def test_april_leaves_the_localization_loss_out() -> None:
+    """Its part in the gradient of the position table is public, and no part of A."""
+    model = MJP(tiny().unwrap(), variant("J", localize_weight=1.0)).double()
+    assert model.localizer is not None
+    _expect_tokens(model)
+
+
+def _expect_tokens(model: MJP) -> None:
+    network, update, secret = send(april.network(model))
     tokens, _ = april.recover_tokens(View(update, network, prior()))
     vit: Any = network.model
     with torch.no_grad():
         expected = vit._pos_embed(vit.patch_embed(secret.images))[0]
-    assert float((tokens - expected).norm() / expected.norm()) < 1e-6
+    error = (tokens - expected)[vit.num_prefix_tokens :]  # registers start alike: hard to tell apart, and public
+    assert float(error.norm() / expected.norm()) < 1e-6
+
+
+def test_april_refuses_networks_that_it_is_not_for() -> None:
+    other_block, other_norm = tiny(block_fn=ParallelScalingBlock), tiny()
+    other_norm.model.norm_pre = torch.nn.LayerNorm(64, dtype=torch.float64)
+    for model in (other_block, other_norm):
+        network, update, _ = send(april.network(model))
+        with pytest.raises(Refused, match="right behind the position embeddings"):
+            attack("april", network, update)
 
 
 @pytest.mark.parametrize("labels", [[7], [3, 3, 8, 3], [0, 1, 2, 2]])

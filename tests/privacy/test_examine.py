@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 
 from mjp.errors import InputError
 from mjp.evaluation.models import Subject
+from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
+from mjp.privacy.attacks import april
 from mjp.privacy.audit import QUANTITIES, Cells, Key, smallest_ratio, summarise
 from mjp.privacy.defences import disguise, parse
 from mjp.privacy.examine import Finding, examine
 from mjp.privacy.pictures import spread
+from mjp.privacy.prior import fit_prior
 from mjp.privacy.update import Facts
 from mjp.privacy.view import Reconstruction, View, server_seed
 from mjp.training.data import embedded
@@ -158,3 +162,16 @@ def test_an_attack_that_refuses_one_picture_gets_the_guess_for_it(tmp_path: Path
     assert row["attacks"]["direct"]["refusals"] == 1
     assert row["gain_psnr"]["db"][0] == 15
     assert row["refused"] == {"span": "never"}
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_relpos_small_patch16_224"])
+def test_april_refuses_another_kind_of_network_beside_the_guess(name: str) -> None:
+    sizes: dict[str, Any] = {"img_size": 32} if "vit" in name else {}
+    model = MJP(timm.create_model(name, num_classes=10, **sizes), variant("A")).eval()
+    subject = Subject("other", model, (32, 32), MEAN, STD, 1.0, "bicubic")
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    public = fit_prior(images)
+    found = list(examine(subject, images[:1], torch.tensor([4]), parse("none"), [april], public, seed=0))
+    assert [one.attack for one in found] == ["guess", "april"]
+    assert found[1].refused is not None
+    assert "timm's ViT" in found[1].refused

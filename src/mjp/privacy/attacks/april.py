@@ -13,11 +13,13 @@ import copy
 from typing import Any
 
 import torch
+from timm.models import VisionTransformer
+from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from mjp.method.model import MJP
 from mjp.privacy.linear import solve_spanned
-from mjp.privacy.view import Reconstruction, View
+from mjp.privacy.view import Reconstruction, Refused, View
 
 NAME, TITLE = "april", "APRIL (modified network: block 0 without LayerNorm and residual)"
 
@@ -35,14 +37,24 @@ class BareBlock(nn.Module):
 
 
 def network(model: MJP) -> MJP:
-    """The network that APRIL attacks, with the weights of the given one."""
+    """The network that APRIL attacks, with the weights of the given one; one that it cannot attack, as it is."""
     modified = copy.deepcopy(model)
-    blocks: Any = modified.model.blocks
-    blocks[0] = BareBlock(blocks[0])
+    if _fits(modified.model):
+        blocks: Any = modified.model.blocks
+        blocks[0] = BareBlock(blocks[0])
     return modified
 
 
+def _fits(vit: Any) -> bool:
+    """Whether E is added right before a first block whose attention can stand alone."""
+    if not isinstance(vit, VisionTransformer) or not isinstance(vit.norm_pre, nn.Identity):
+        return False
+    return isinstance(vit.blocks[0], Block | BareBlock)
+
+
 def run(view: View) -> Reconstruction:
+    if not _fits(view.vit):
+        raise Refused("it is for timm's standard block right behind the position embeddings, which this model has not")
     view.require("one", "positions", "qkv", "no_norm")
     tokens, condition = recover_tokens(view)
     prefix = view.vit.num_prefix_tokens
@@ -65,7 +77,22 @@ def equations(view: View) -> tuple[Tensor, Tensor]:
     """A (T, D) and B (D, D) of Aᵀ z = B."""
     gradient = view.gradients["blocks.0.attn.qkv.weight"]  # (3D, D)
     weight = view.vit.blocks[0].attn.qkv.weight.detach().double()
-    return view.gradients["pos_embed"][0], weight.T @ gradient  # the sum over queries, keys and values
+    mixing = torch.cat([_prefix_rows(view), view.positions])
+    return mixing, weight.T @ gradient  # the sum over queries, keys and values
+
+
+def _prefix_rows(view: View) -> Tensor:
+    """The rows of A for class and register tokens: of ∂L/∂E, or of the tokens themselves where E has no rows for them.
+
+    The patches' rows are not taken from ∂L/∂E as it is: the localization loss has a part in those.
+    """
+    rows = view.gradients["pos_embed"][0, : -len(view.table)]
+    if len(rows) == view.vit.num_prefix_tokens:
+        return rows
+    names = [name for name in ("cls_token", "reg_token") if getattr(view.vit, name, None) is not None]
+    if not view.vit.no_embed_class or not all(name in view.gradients for name in names):
+        raise Refused("the update lacks the gradients of the class and register tokens, which have no positions")
+    return torch.cat([view.gradients[name][0] for name in names])
 
 
 def solve(mixing: Tensor, known: Tensor, driver: str = "gelsy") -> Tensor:

@@ -54,18 +54,23 @@ def _row_space(matrix: Tensor, rank: int) -> Tensor:
 
 def _off(view: View, tokens: int) -> Any:
     """v ↦ Q (γ ⊙ C v) for columns v (D, n)."""
-    norm = view.vit.blocks[0].norm1
-    gamma, beta = norm.weight.detach().double(), norm.bias.detach().double()
+    beta = view.vit.blocks[0].norm1.bias.detach().double()
     span = _row_space(view.gradients["blocks.0.attn.qkv.weight"], tokens)  # (T, D)
     if bool(beta.any()):
         rest = beta - span.T @ (span @ beta)
         span = torch.cat([span, (rest / rest.norm()).unsqueeze(0)])
 
     def off(columns: Tensor) -> Tensor:
-        scaled = gamma.unsqueeze(1) * (columns - columns.mean(0))
+        scaled = _scaled(view, columns)
         return scaled - span.T @ (span @ scaled)
 
     return off
+
+
+def _scaled(view: View, columns: Tensor) -> Tensor:
+    """γ ⊙ C v: LayerNorm without its division and β."""
+    gamma = view.vit.blocks[0].norm1.weight.detach().double()
+    return gamma.unsqueeze(1) * (columns - columns.mean(0))
 
 
 def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
@@ -87,9 +92,26 @@ def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
 
 
 def _noise(view: View, mixing: Tensor, target: Tensor, *, rank: int, equations: int) -> float:
-    """Deviation of the equations' right-hand sides: from what they cannot explain, or else from the number format."""
+    """Deviation of the equations' right-hand sides: what they cannot explain, or, with none too many, the tilt of S."""
+    floor = view.resolution * float(target.square().mean().sqrt())
+    if equations <= rank:
+        return max(_tilt(view), floor)
     left = torch.linalg.svd(mixing, full_matrices=False)[0][:, :rank]
     excess = target - left @ (left.T @ target)
-    measured = float(excess.norm() / (max(equations - rank, 1) * target.shape[1]) ** 0.5) if equations > rank else 0.0
-    floor = view.resolution * float(target.square().mean().sqrt())
-    return max(measured, floor)
+    return max(float(excess.norm() / ((equations - rank) * target.shape[1]) ** 0.5), floor)
+
+
+def _tilt(view: View) -> float:
+    """Deviation of tokens off the span S that a noisy ∂L/∂W_qkv shows.
+
+    Beyond its rank T the singular values σ are noise alone, of e per entry. It tilts direction k of S by e / σ_k, which
+    moves a token as far as it lies along k; those of the mean picture are a good measure.
+    """
+    gradient, tokens = view.gradients["blocks.0.attn.qkv.weight"], len(view.table) + view.vit.num_prefix_tokens
+    _, values, rows = torch.linalg.svd(gradient, full_matrices=False)
+    spare = (gradient.shape[0] - tokens) * (gradient.shape[1] - tokens)
+    noise = values[tokens:].norm() / spare**0.5
+    typical = view.weight @ view.patches(view.prior.mean).T + (view.bias + view.table).T  # (D, N)
+    along = rows[:tokens] @ _scaled(view, typical)  # (T, N)
+    off = noise * along / values[:tokens].clamp(min=1e-300).unsqueeze(1)
+    return float(off.square().sum(0).mean().sqrt())
