@@ -19,7 +19,7 @@ from mjp.aladin.index import Index
 from mjp.aladin.model import Aladin, Codes
 from mjp.aladin.tokenizer import words_of
 from mjp.aladin.tokens import Tokens
-from mjp.aladin.vision import open_picture
+from mjp.aladin.vision import first_readable
 
 # from Okabe and Ito's colours, which most people can tell apart; dark enough for white letters
 COLOURS = ("#b34700", "#005a8c", "#00664b", "#8c3a6b", "#5b4b00", "#3d3d8f", "#7a1f1f", "#2f5d62")
@@ -63,13 +63,10 @@ def _alone(index: Index, model: Aladin, row: int) -> Tensor | None:
     """(R, A) tokens of patches that have not seen each other; None if places are hidden, or no file can be read."""
     if index.facts.mask_ratio:
         return None
-    for path in index.catalogue.paths(index.id(row)):
-        try:
-            image = model.vision.prepare(open_picture(path))
-        except Exception:  # decoders raise all kinds of things over files that have changed
-            continue
-        return patches_alone(model, model.vision.tokens(image.unsqueeze(0)))[0].cpu()
-    return None
+    picture = first_readable(index.catalogue.paths(index.id(row)))
+    if picture is None:
+        return None
+    return patches_alone(model, model.vision.tokens(model.vision.prepare(picture).unsqueeze(0)))[0].cpu()
 
 
 def patches_alone(model: Aladin, tokens: Tokens) -> Tensor:

@@ -8,7 +8,7 @@ from PIL.PngImagePlugin import PngInfo
 from mjp.aladin.explain import Word, draw_choices
 from mjp.aladin.intake import SHEET, printable
 from mjp.aladin.search import Found
-from mjp.aladin.vision import open_picture
+from mjp.aladin.vision import first_readable
 
 INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 280, 5
 MOST = 100  # pictures on a sheet: more would make a file that hardly a viewer opens
@@ -16,12 +16,8 @@ MOST = 100  # pictures on a sheet: more would make a file that hardly a viewer o
 
 def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
     """The picture at the first path that can be read, its longer side `side`; None if there is none any more."""
-    for path in paths:
-        try:
-            return ImageOps.contain(open_picture(path), (side, side), Image.Resampling.LANCZOS)
-        except Exception:  # decoders raise all kinds of things over files that have changed
-            continue
-    return None
+    picture = first_readable(paths)
+    return None if picture is None else ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
 
 
 def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], grid: tuple[int, int]) -> Image.Image:

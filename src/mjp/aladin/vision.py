@@ -20,6 +20,7 @@ from mjp.aladin.tokens import Tokens, vision_tokens
 from mjp.checks import whole
 from mjp.errors import InputError
 from mjp.method.plan import Plan
+from mjp.seen import as_seen
 from mjp.training.order import derive_seed
 
 UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # what PIL raises over broken files
@@ -77,33 +78,23 @@ def crop(size: tuple[int, int], view: int, seed: int) -> tuple[tuple[float, floa
 
 def open_picture(path: Path) -> Image.Image:
     """A picture as it is meant to be seen: turned by its EXIF mark, transparent parts on black, 8 bits deep."""
-    from PIL import ImageOps
-
     if path.exists() and not path.is_file():
         raise InputError("not a regular file")  # a pipe would never end
     with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         file = Image.open(path)
     with file:
-        picture = ImageOps.exif_transpose(file)
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
-        picture = _eight_bits(picture)
-    if picture.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in picture.info:
-        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "black"), picture.convert("RGBA"))
-    return picture.convert("RGB")
+        return as_seen(file)
 
 
-def _eight_bits(picture: Image.Image) -> Image.Image:
-    """Deep grey values as 0..255: 16 bits by 257, floats in [0, 1] by 255, values beyond 0..255 by their own range."""
-    values = np.nan_to_num(np.asarray(picture, dtype=np.float64), posinf=0, neginf=0)
-    low, high = values.min(), values.max()
-    if picture.mode.startswith("I;16"):
-        values = values / 257
-    elif picture.mode == "F" and low >= 0 and high <= 1:
-        values = values * 255
-    elif low < 0 or high > 255:
-        values = (values - low) * (255 / max(high - low, 1e-9))
-    return Image.fromarray(values.round().astype(np.uint8))
+def first_readable(paths: list[Path]) -> Image.Image | None:
+    """The picture at the first path that can be read; None if there is none any more."""
+    for path in paths:
+        try:
+            return open_picture(path)
+        except Exception:  # decoders raise all kinds of things over files that have changed
+            continue
+    return None
 
 
 def find_backbone(name: str, size: int | None = None) -> Vision:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 from torch import Tensor
 
 from mjp.errors import InputError
+from mjp.seen import as_seen
 
 INK, PAPER, BLANK = (30, 30, 30), (255, 255, 255), (237, 237, 237)
 GAP, LINE, SMALL = 12, 22, 17  # pixels: between tiles, of a line, of a line of small letters
@@ -18,7 +19,7 @@ def open_picture(path: Path, size: int) -> Tensor:
     """A picture file as (1, 3, size, size) in [0, 1], its middle square."""
     try:
         with Image.open(path) as file:
-            picture = _upright(file)
+            picture = as_seen(file)
     except FileNotFoundError as error:
         raise InputError(f"there is no picture {path}") from error
     except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
@@ -27,19 +28,6 @@ def open_picture(path: Path, size: int) -> Tensor:
     left, top = (picture.width - side) // 2, (picture.height - side) // 2
     picture = picture.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side))
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1).unsqueeze(0) / 255
-
-
-def _upright(file: Image.Image) -> Image.Image:
-    """RGB as a person sees it: turned as its EXIF says, sixteen bits scaled to eight, what is transparent on black."""
-    picture = ImageOps.exif_transpose(file)
-    if picture.mode.startswith("I"):  # convert would clip the larger numbers to white
-        numbers = np.asarray(picture).astype(np.int64)
-        deep = picture.mode != "I" or numbers.max() > 255
-        picture = Image.fromarray((numbers.clip(0) // (257 if deep else 1)).clip(max=255).astype(np.uint8))
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "black"), picture)
-    return picture.convert("RGB")
 
 
 def landscape(size: int) -> Tensor:
