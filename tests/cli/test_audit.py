@@ -13,6 +13,8 @@ import torch
 from PIL import Image
 
 from mjp.cli.main import main
+from mjp.evaluation.chart import pyplot
+from mjp.privacy.audit_chart import draw_audit
 from mjp.training.data import embedded
 
 SMALL: dict[str, Any] = {
@@ -127,3 +129,22 @@ def test_the_search_is_the_one_asked_for(models: list[str], tmp_path: Path) -> N
     row = json.loads((tmp_path / "results.json").read_text())["rows"][0]
     assert row["gain_permuted_psnr"]["attack"] == "matching-blind"
     assert main([*common, *search, "--objective", "cosine", "--out", str(tmp_path)]) == 2  # other cells than those
+
+
+def test_an_exact_recovery_does_not_press_the_chart_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plt = pyplot()
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    rows = []
+    for setting, psnr in (("a", 120.0), ("b", 20.0), ("c", 22.0)):
+        attacks = {"guess": {"psnr": (13.0, 12.0, 14.0)}, "direct": {"psnr": (psnr, psnr - 1, psnr + 1)}}
+        row = {"model": "m", "defence": "none" if setting == "a" else "mjp:0.5", "setting": setting}
+        rows.append({**row, "best": "direct", "attacks": attacks})
+    draw_audit(rows, tmp_path / "audit.png")
+    figure = plt.gcf()
+    (axis,), (legend,) = figure.axes, figure.legends
+    monkeypatch.undo()
+    plt.close(figure)
+    assert axis.get_xlim()[1] < 70
+    assert [text.get_text() for text in axis.texts] == ["→ 120"]
+    whole, box = figure.bbox, legend.get_window_extent()
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
