@@ -7,6 +7,7 @@ MJP model or of a training run, timm:NAME, or a hub repository.
 import hashlib
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ def open_picture(path: Path) -> Image.Image:
 
     if path.exists() and not path.is_file():
         raise InputError("not a regular file")  # a pipe would never end
+    if path.suffix.lower() == ".heic":
+        _learn_heic()
     with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         file = Image.open(path)
@@ -91,6 +94,14 @@ def open_picture(path: Path) -> Image.Image:
     if picture.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in picture.info:
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "black"), picture.convert("RGBA"))
     return picture.convert("RGB")
+
+
+def _learn_heic() -> None:
+    """Have Pillow read what many phones write, which takes a package that not everybody needs."""
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError as error:
+        raise InputError("a HEIC picture: pip install pillow-heif makes it readable") from error
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
