@@ -1,6 +1,8 @@
 """Picture files of every depth, with and without transparency, look as a viewer shows them."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from mjp.aladin.vision import open_picture
+from mjp.errors import InputError
 
 RAMP = np.linspace(0, 1, 30 * 20).reshape(20, 30)
 
@@ -78,3 +81,15 @@ def test_ordinary_pictures_are_not_touched(tmp_path: Path, kind: str, orientatio
     with Image.open(path) as file:
         plain = ImageOps.exif_transpose(file).convert("RGB")
     assert open_picture(path).tobytes() == plain.tobytes()
+
+
+def test_what_phones_write_is_read_with_the_package_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    white(255).save(tmp_path / "phone.HEIC", "PNG")
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(InputError, match="pip install pillow-heif"):
+        open_picture(tmp_path / "phone.HEIC")
+    registered: list[bool] = []
+    package = SimpleNamespace(register_heif_opener=lambda: registered.append(True))
+    monkeypatch.setitem(sys.modules, "pillow_heif", package)
+    assert open_picture(tmp_path / "phone.HEIC").size == (4, 4)
+    assert registered

@@ -7,6 +7,7 @@ MJP model or of a training run, timm:NAME, or a hub repository.
 import hashlib
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,8 @@ def open_picture(path: Path) -> Image.Image:
     """A picture as it is meant to be seen: turned by its EXIF mark, transparent parts on black, 8 bits deep."""
     if path.exists() and not path.is_file():
         raise InputError("not a regular file")  # a pipe would never end
+    if path.suffix.lower() == ".heic":
+        _learn_heic()
     with warnings.catch_warnings():  # a large picture is no danger yet; a huge one is an error
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         file = Image.open(path)
@@ -95,6 +98,14 @@ def first_readable(paths: list[Path]) -> Image.Image | None:
         except Exception:  # decoders raise all kinds of things over files that have changed
             continue
     return None
+
+
+def _learn_heic() -> None:
+    """Have Pillow read what many phones write, which takes a package that not everybody needs."""
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError as error:
+        raise InputError("a HEIC picture: pip install pillow-heif makes it readable") from error
 
 
 def find_backbone(name: str, size: int | None = None) -> Vision:
