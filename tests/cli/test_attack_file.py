@@ -102,7 +102,9 @@ def test_the_clients_pixels_can_be_stated(folder: Path, tmp_path: Path, capsys: 
     path, more = tmp_path / "raw.safetensors", ("--attacks", "direct", "--weights", str(folder / "bare.safetensors"))
     save_gradient(client(), picture() * 255, path)
     assert audit(path, tmp_path, *more, "--size", "64", "64") == 0
-    assert "instead of 0 to 1: state --mean and --std of the client" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "instead of 0 to 1: state --mean and --std of the client" in said
+    assert "may not be the client's" not in said
     scale = ["--mean", "0", "0", "0", "--std", *["0.00392157"] * 3]
     assert audit(path, tmp_path, *more, "--size", "64", "64", *scale) == 0
     said = capsys.readouterr().out
@@ -125,6 +127,11 @@ def test_the_clients_pixels_can_be_stated(folder: Path, tmp_path: Path, capsys: 
 def test_what_a_person_is_told(match: float | None, digits: int, known: bool, words: str) -> None:
     found = Finding("direct", picture(), None, {}, 0.1, {"match": match})
     assert words in verdict(found, digits=digits, known=known, plausible=True)[1]
+
+
+def test_what_was_guessed_is_told() -> None:
+    found = Finding("subspace", picture(), None, {}, 0.1, {"match": 0.9999, "open_dimensions": 18})
+    assert "18 dimensions of its patches are open" in verdict(found, digits=0, known=True, plausible=True)[1]
 
 
 def test_the_network_is_the_one_that_the_client_had_under_its_defence(

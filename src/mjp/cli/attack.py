@@ -185,7 +185,12 @@ def _audit_pictures(options: Options, attacks: Any) -> "Result":
         f"{attack.NAME} (modified network)" if hasattr(attack, "network") else attack.NAME for attack in attacks
     ]
     titles = ["picture", "data-free guess", *modified]
-    return rows, titles, f"{subject.name}: what the server sees", {"findings": figures}
+    jigsaw = (
+        "; (b) against the shuffled picture, (c) against the picture"
+        if any("b" in f["scores"] for f in figures)
+        else ""
+    )
+    return rows, titles, f"{subject.name}: what the server sees, PSNR{jigsaw}", {"findings": figures}
 
 
 def _pictures(options: Options, subject: "Subject") -> "tuple[Tensor, list[str]]":

@@ -91,7 +91,8 @@ def verdict(found: Finding, *, digits: int, known: bool, plausible: bool) -> tup
         short, text = f"match {match:.4f}", f"a picture that explains the update (match {match:.4f})"
     elif digits:
         short = f"equations hold to {digits} digits"
-        doubt = "" if match > CONVINCING else " with those here, which may not be the client's: state --weights"
+        certain = match > CONVINCING or _beyond(found)  # clipped pixels match nothing, whatever the weights
+        doubt = "" if certain else " with those here, which may not be the client's: state --weights"
         text = f"{equations}; match {match:.2f}{doubt}"
     elif match > CONVINCING:
         short = f"in part, match {match:.3f}"
@@ -103,7 +104,12 @@ def verdict(found: Finding, *, digits: int, known: bool, plausible: bool) -> tup
     else:
         short = f"no reconstruction, match {match:.2f}"
         text = f"nothing that explains the update (match {match:.2f}): not a reconstruction"
-    return short, f"{text}{_beyond(found)}, {found.seconds:.1f} s"
+    if beyond := _beyond(found):
+        short += f"; pixels {beyond}"
+        text += f"; its pixels go from {beyond} instead of 0 to 1: state --mean and --std of the client"
+    if guessed := found.facts.get("open_dimensions"):
+        text += f"; {guessed} dimensions of its patches are open and guessed"
+    return short, f"{text}, {found.seconds:.1f} s"
 
 
 def _digits(found: Finding, view: View) -> int:
@@ -113,7 +119,6 @@ def _digits(found: Finding, view: View) -> int:
 
 
 def _beyond(found: Finding) -> str:
+    """The range of the pixels before they were clipped, if that is not the range of a picture."""
     low, high = found.facts.get("range", (0.0, 1.0))
-    if low > -FAR and high < 1 + FAR:
-        return ""
-    return f"; its pixels go from {low:.1f} to {high:.1f} instead of 0 to 1: state --mean and --std of the client"
+    return f"{low:.1f} to {high:.1f}" if low < -FAR or high > 1 + FAR else ""
