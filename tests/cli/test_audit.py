@@ -15,6 +15,9 @@ from PIL import Image
 from mjp.cli.main import main
 from mjp.evaluation.chart import pyplot
 from mjp.privacy.audit_chart import draw_audit
+from mjp.report.cells import NOTHING
+from mjp.report.runs import Run
+from mjp.report.sections.leakage import find
 from mjp.training.data import embedded
 
 SMALL: dict[str, Any] = {
@@ -70,6 +73,26 @@ def test_the_table_has_the_guess_the_best_attack_and_its_gain(models: list[str],
     assert float(by[models[0], "none", "direct"]["worst_picture"]) >= float(by[models[0], "none", "direct"]["psnr"])
     with Image.open(tmp_path / "audit.png") as chart:
         assert chart.width > 400
+
+
+def test_accuracy_stands_beside_the_defences_that_it_was_measured_for(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And beside no other: nothing was trained with noise, rounding or local steps."""
+    free = ("none", "mjp:0.5", "mjp:0.5+batch:2+withheld-pe")
+    dear = ("bf16", "noise:0.1", "prune:0.5", "mjp:0.5+bf16", "fedavg:1", "frozen-pe")
+    common = ["--attacks", "direct", "--pictures", "1", "--accuracy", "50", "--out", str(tmp_path)]
+    assert main(["audit", "--models", models[1], "--defences", *free, *dear, *common]) == 0
+    with (tmp_path / "audit.csv").open() as file:
+        told = {line["defence"]: (line["top1"], line["consistency"]) for line in csv.DictReader(file)}
+    assert all(all(told[name]) for name in free)
+    assert {told[name] for name in dear} == {("", "")}
+    printed = {line.split()[0]: line.split()[2:4] for line in capsys.readouterr().out.splitlines() if "(" in line}
+    assert printed["none"] == [f"{100 * float(told['none'][0]):.1f}", "100.0"]
+    assert printed["bf16"] == ["–", "–"]
+    run = Run(tmp_path, "audit", json.loads((tmp_path / "results.json").read_text()))
+    rows = find([run])["audits"][0]["rows"]
+    assert {row["defence"] for row in rows if row["cells"][0] != NOTHING} == set(free)
 
 
 def test_a_killed_audit_goes_on_and_gives_the_same_table(models: list[str], tmp_path: Path) -> None:
