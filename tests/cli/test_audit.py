@@ -125,10 +125,31 @@ def test_the_page_shows_it(models: list[str], tmp_path: Path) -> None:
     assert "mjp audit" in page
 
 
+def test_what_was_measured_otherwise_is_not_taken_over(
+    models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cells without LPIPS do not answer for an audit with it, nor those of other weights under the same name."""
+    again = ["audit", "--models", str(tmp_path / "model"), "--defences", "none", "--attacks", "direct"]
+    again += ["--pictures", "1", "--accuracy", "0", "--out", str(tmp_path / "out")]
+    model = mjp.MJP.from_pretrained(models[0])
+    model.save_pretrained(tmp_path / "model")
+    assert main(again) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("mjp.privacy.lpips.find_lpips", lambda path: (lambda original, found: 0.5, "a measure"))
+        assert main(again) == 2
+    assert "other settings (lpips)" in capsys.readouterr().err
+    model.get_parameter("model.head.bias").data[0] += 1
+    model.save_pretrained(tmp_path / "model")
+    assert main(again) == 2
+    assert "with other weights" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
         ("--steps", "0", "--steps must be a whole number of at least 1"),
+        ("--accuracy", "-3", "--accuracy must be a whole number of at least 0"),
+        ("--seed", "99999999999999999999", "--seed must lie between 0 and"),
         ("--restarts", "-1", "--restarts must be a whole number of at least 0"),
         ("--tv", "-0.5", "--tv must be a number of at least 0"),
         ("--edges", "nan", "--edges must be a number of at least 0"),
@@ -146,7 +167,7 @@ def test_the_search_is_the_one_asked_for(models: list[str], tmp_path: Path) -> N
     search = ["--attacks", "matching-blind", "--steps", "2", "--restarts", "1", "--objective", "l2", "--tv", "0"]
     common = ["audit", "--models", models[0], "--defences", "no-pe", "--pictures", "1", "--accuracy", "0"]
     assert main([*common, *search, "--out", str(tmp_path)]) == 0
-    cell = json.loads((tmp_path / "cells.jsonl").read_text().splitlines()[1])
+    cell = json.loads((tmp_path / "cells.jsonl").read_text().splitlines()[2])
     facts = cell["findings"][1]["facts"]
     assert facts["starts"] == 2  # the mean picture, and one with noise
     row = json.loads((tmp_path / "results.json").read_text())["rows"][0]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mjp.evaluation.models import Subject
     from mjp.privacy.audit import Cells
+    from mjp.privacy.metrics import Perceptual
     from mjp.privacy.prior import Prior
 
 DEFENCES = (
@@ -67,6 +68,7 @@ class Options:
 
 
 def run(options: Options) -> None:
+    from mjp.aladin.vision import fingerprint
     from mjp.checks import number, whole
     from mjp.errors import InputError
     from mjp.evaluation.models import find_model
@@ -76,6 +78,7 @@ def run(options: Options) -> None:
     from mjp.privacy.audit import Cells, summarise
     from mjp.privacy.audit_chart import draw_audit
     from mjp.privacy.defences import parse
+    from mjp.privacy.lpips import find_lpips
     from mjp.report.runs import describe
 
     for text in options.defences:
@@ -84,6 +87,8 @@ def run(options: Options) -> None:
         find_attack(name)
     if not options.models or not options.defences or not options.attacks or options.pictures < 1:
         raise InputError("an audit needs at least one model, one defence, one attack and one picture")
+    whole("--accuracy", options.accuracy)
+    number("--seed", options.seed, least=0, most=2**53)  # what every generator takes
     whole("--steps", options.steps, least=1)
     whole("--restarts", options.restarts)
     number("--tv", options.tv, least=0)
@@ -92,10 +97,16 @@ def run(options: Options) -> None:
         find_model(name, random_weights=None if options.pretrained else options.seed) for name in options.models
     ]
     source = find_pictures(options.data)
+    lpips, text = find_lpips(options.lpips)
+    if lpips is None:
+        print(f"LPIPS {text}")
     check_folder(options.out)
-    cells = Cells(options.out / "cells.jsonl", _cell_settings(options))
+    settings = {**_cell_settings(options), "lpips": "measured" if lpips else "not measured"}
+    cells = Cells(options.out / "cells.jsonl", settings)
     for subject in subjects:
-        _attack_all(options, subject, source, cells)
+        cells.expect(subject.name, fingerprint(subject.model.state_dict()))
+    for subject in subjects:
+        _attack_all(options, subject, source, cells, lpips)
     rows = summarise(cells, options.models, options.defences, seed=options.seed)
     useful = {s.name: _usefulness(options, s, source) for s in subjects} if options.accuracy else {}
     facts = {**describe("audit", options), "models": {n: useful.get(n, {}) for n in options.models}, "rows": rows}
@@ -114,7 +125,7 @@ def _cell_settings(options: Options) -> dict[str, Any]:
     return {name: str(getattr(options, name)) for name in names}
 
 
-def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells") -> None:
+def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells", lpips: "Perceptual | None") -> None:
     import torch
     from tqdm import tqdm
 
@@ -122,14 +133,10 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     from mjp.privacy.audit import Key
     from mjp.privacy.defences import parse
     from mjp.privacy.examine import examine
-    from mjp.privacy.lpips import find_lpips
     from mjp.privacy.view import Effort, server_seed
 
     pictures, labels = _private(options, subject, source)
     prior = _prior(options, subject, source)
-    lpips, text = find_lpips(options.lpips)
-    if lpips is None:
-        print(f"LPIPS {text}")
     keys = []
     for name in options.defences:
         size = parse(name).batch
