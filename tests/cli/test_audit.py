@@ -15,6 +15,9 @@ from PIL import Image
 from mjp.cli.main import main
 from mjp.evaluation.chart import pyplot
 from mjp.privacy.audit_chart import draw_audit
+from mjp.report.cells import NOTHING
+from mjp.report.runs import Run
+from mjp.report.sections.leakage import find
 from mjp.training.data import embedded
 
 SMALL: dict[str, Any] = {
@@ -72,6 +75,26 @@ def test_the_table_has_the_guess_the_best_attack_and_its_gain(models: list[str],
         assert chart.width > 400
 
 
+def test_accuracy_stands_beside_the_defences_that_it_was_measured_for(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And beside no other: nothing was trained with noise, rounding or local steps."""
+    free = ("none", "mjp:0.5", "mjp:0.5+batch:2+withheld-pe")
+    dear = ("bf16", "noise:0.1", "prune:0.5", "mjp:0.5+bf16", "fedavg:1", "frozen-pe")
+    common = ["--attacks", "direct", "--pictures", "1", "--accuracy", "50", "--out", str(tmp_path)]
+    assert main(["audit", "--models", models[1], "--defences", *free, *dear, *common]) == 0
+    with (tmp_path / "audit.csv").open() as file:
+        told = {line["defence"]: (line["top1"], line["consistency"]) for line in csv.DictReader(file)}
+    assert all(all(told[name]) for name in free)
+    assert {told[name] for name in dear} == {("", "")}
+    printed = {line.split()[0]: line.split()[2:4] for line in capsys.readouterr().out.splitlines() if "(" in line}
+    assert printed["none"] == [f"{100 * float(told['none'][0]):.1f}", "100.0"]
+    assert printed["bf16"] == ["–", "–"]
+    run = Run(tmp_path, "audit", json.loads((tmp_path / "results.json").read_text()))
+    rows = find([run])["audits"][0]["rows"]
+    assert {row["defence"] for row in rows if row["cells"][0] != NOTHING} == set(free)
+
+
 def test_a_killed_audit_goes_on_and_gives_the_same_table(models: list[str], tmp_path: Path) -> None:
     """Cut the file of cells in the middle of a line, as a kill does."""
     assert main(arguments(models[:1], tmp_path)) == 0
@@ -102,10 +125,31 @@ def test_the_page_shows_it(models: list[str], tmp_path: Path) -> None:
     assert "mjp audit" in page
 
 
+def test_what_was_measured_otherwise_is_not_taken_over(
+    models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cells without LPIPS do not answer for an audit with it, nor those of other weights under the same name."""
+    again = ["audit", "--models", str(tmp_path / "model"), "--defences", "none", "--attacks", "direct"]
+    again += ["--pictures", "1", "--accuracy", "0", "--out", str(tmp_path / "out")]
+    model = mjp.MJP.from_pretrained(models[0])
+    model.save_pretrained(tmp_path / "model")
+    assert main(again) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("mjp.privacy.lpips.find_lpips", lambda path: (lambda original, found: 0.5, "a measure"))
+        assert main(again) == 2
+    assert "other settings (lpips)" in capsys.readouterr().err
+    model.get_parameter("model.head.bias").data[0] += 1
+    model.save_pretrained(tmp_path / "model")
+    assert main(again) == 2
+    assert "with other weights" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
         ("--steps", "0", "--steps must be a whole number of at least 1"),
+        ("--accuracy", "-3", "--accuracy must be a whole number of at least 0"),
+        ("--seed", "99999999999999999999", "--seed must lie between 0 and"),
         ("--restarts", "-1", "--restarts must be a whole number of at least 0"),
         ("--tv", "-0.5", "--tv must be a number of at least 0"),
         ("--edges", "nan", "--edges must be a number of at least 0"),
@@ -123,7 +167,7 @@ def test_the_search_is_the_one_asked_for(models: list[str], tmp_path: Path) -> N
     search = ["--attacks", "matching-blind", "--steps", "2", "--restarts", "1", "--objective", "l2", "--tv", "0"]
     common = ["audit", "--models", models[0], "--defences", "no-pe", "--pictures", "1", "--accuracy", "0"]
     assert main([*common, *search, "--out", str(tmp_path)]) == 0
-    cell = json.loads((tmp_path / "cells.jsonl").read_text().splitlines()[1])
+    cell = json.loads((tmp_path / "cells.jsonl").read_text().splitlines()[2])
     facts = cell["findings"][1]["facts"]
     assert facts["starts"] == 2  # the mean picture, and one with noise
     row = json.loads((tmp_path / "results.json").read_text())["rows"][0]

@@ -130,6 +130,16 @@ def test_a_torn_first_line_is_named(tmp_path: Path) -> None:
         Cells(tmp_path / "cells.jsonl", {})
 
 
+def test_lines_that_are_no_cells_are_left_out(tmp_path: Path) -> None:
+    path, key = tmp_path / "cells.jsonl", Key("m", "none", 0)
+    Cells(path, {}).add(key, [])
+    with path.open("ab") as file:
+        file.write(b'null\n7\n[1]\n{"model": "m"}\n{"model": "m\xff", "defence": "none"}\n\xff\n{"mod')
+    assert list(Cells(path, {}).found) == [key]
+    Cells(path, {}).add(Key("m", "none", 1), [])  # the torn end does not swallow what comes next
+    assert len(Cells(path, {}).found) == 2
+
+
 def test_an_attack_says_what_it_attacks() -> None:
     (_, found) = spied(Spy(), defence="none")
     assert found.facts["attack_title"] == "spy"

@@ -9,7 +9,7 @@ Example: mjp audit --models mini-cifar10-plain mini-cifar10-mjp --defences none 
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mjp.evaluation.models import Subject
     from mjp.privacy.audit import Cells
+    from mjp.privacy.metrics import Perceptual
     from mjp.privacy.prior import Prior
 
 DEFENCES = (
@@ -67,6 +68,7 @@ class Options:
 
 
 def run(options: Options) -> None:
+    from mjp.aladin.vision import fingerprint
     from mjp.checks import number, whole
     from mjp.errors import InputError
     from mjp.evaluation.models import find_model
@@ -76,6 +78,7 @@ def run(options: Options) -> None:
     from mjp.privacy.audit import Cells, summarise
     from mjp.privacy.audit_chart import draw_audit
     from mjp.privacy.defences import parse
+    from mjp.privacy.lpips import find_lpips
     from mjp.report.runs import describe
 
     for text in options.defences:
@@ -84,6 +87,8 @@ def run(options: Options) -> None:
         find_attack(name)
     if not options.models or not options.defences or not options.attacks or options.pictures < 1:
         raise InputError("an audit needs at least one model, one defence, one attack and one picture")
+    whole("--accuracy", options.accuracy)
+    number("--seed", options.seed, least=0, most=2**53)  # what every generator takes
     whole("--steps", options.steps, least=1)
     whole("--restarts", options.restarts)
     number("--tv", options.tv, least=0)
@@ -92,10 +97,16 @@ def run(options: Options) -> None:
         find_model(name, random_weights=None if options.pretrained else options.seed) for name in options.models
     ]
     source = find_pictures(options.data)
+    lpips, text = find_lpips(options.lpips)
+    if lpips is None:
+        print(f"LPIPS {text}")
     check_folder(options.out)
-    cells = Cells(options.out / "cells.jsonl", _cell_settings(options))
+    settings = {**_cell_settings(options), "lpips": "measured" if lpips else "not measured"}
+    cells = Cells(options.out / "cells.jsonl", settings)
     for subject in subjects:
-        _attack_all(options, subject, source, cells)
+        cells.expect(subject.name, fingerprint(subject.model.state_dict()))
+    for subject in subjects:
+        _attack_all(options, subject, source, cells, lpips)
     rows = summarise(cells, options.models, options.defences, seed=options.seed)
     useful = {s.name: _usefulness(options, s, source) for s in subjects} if options.accuracy else {}
     facts = {**describe("audit", options), "models": {n: useful.get(n, {}) for n in options.models}, "rows": rows}
@@ -114,7 +125,7 @@ def _cell_settings(options: Options) -> dict[str, Any]:
     return {name: str(getattr(options, name)) for name in names}
 
 
-def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells") -> None:
+def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells", lpips: "Perceptual | None") -> None:
     import torch
     from tqdm import tqdm
 
@@ -122,14 +133,10 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     from mjp.privacy.audit import Key
     from mjp.privacy.defences import parse
     from mjp.privacy.examine import examine
-    from mjp.privacy.lpips import find_lpips
     from mjp.privacy.view import Effort, server_seed
 
     pictures, labels = _private(options, subject, source)
     prior = _prior(options, subject, source)
-    lpips, text = find_lpips(options.lpips)
-    if lpips is None:
-        print(f"LPIPS {text}")
     keys = []
     for name in options.defences:
         size = parse(name).batch
@@ -207,11 +214,16 @@ def _usefulness(options: Options, subject: "Subject", source: Any) -> dict[str, 
 
 
 def _useful_under(text: str, useful: dict[str, Any]) -> tuple[Any, Any]:
-    """Top-1 and consistency of the model under the jigsaw of a defence; empty where they were not measured."""
+    """Top-1 and consistency of the model under the jigsaw of a defence; empty where they were not measured.
+
+    What noise, rounding or local steps cost in training was not: beside those, the accuracy of a model that was trained
+    without them would promise protection for nothing.
+    """
     from mjp.privacy.defences import parse
 
     defence = parse(text)
-    if not useful or defence.positions == "none":
+    free = replace(defence, noise=None, dp=None, prune=0.0, bf16=False, steps=0)
+    if not useful or defence != free or defence.positions not in ("shared", "withheld"):
         return "", ""
     if defence.jigsaw == "none":
         return useful["top1"][0], 1.0
@@ -242,14 +254,15 @@ def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
 
     wide = max(len(row["defence"]) for row in rows)
     columns = f"{'best attack':<14} {'PSNR, dB':<20} {'gain':>6} {'masked':>7} {'unmasked':>9} {'any order':>10}"
-    head = f"{'defence':<{wide + 4}} {'guess':>6}  {columns}"
+    head = f"{'defence':<{wide + 4}} {'top-1, %':>8} {'consistent, %':>13} {'guess':>6}  {columns}"
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
-        top1 = useful.get(model, {}).get("top1")
-        lines += ["", model + (f", top-1 {100 * top1[0]:.1f} %" if top1 else ""), head]
+        lines += ["", model, head]
         for row in (row for row in rows if row["model"] == model):
             guess = row["attacks"]["guess"]["psnr"][0]
-            start = f"{row['defence']:<{wide}} ({row['setting']}) {guess:6.1f}  "
+            known = _useful_under(row["defence"], useful.get(model, {}))
+            top1, same = ("–" if share == "" else f"{100 * share:.1f}" for share in known)
+            start = f"{row['defence']:<{wide}} ({row['setting']}) {top1:>8} {same:>13} {guess:6.1f}  "
             if row["best"] is None:
                 lines.append(f"{start}none of these attacks can run")
                 continue

@@ -1,6 +1,7 @@
 """An audit: models × defences × pictures × attacks, kept line by line so that it can be killed and taken up again.
 
-cells.jsonl    first line: the settings; then one line for each finished (model, defence, batch), with all attacks
+cells.jsonl    first line: the settings; then one line for the weights of each model, and one for each finished
+               (model, defence, batch), with all attacks
 summary        for each model and defence the mean over pictures of every attack, the best attack, and what it gains
                over the data-free guess, with 95 % bootstrap intervals over pictures
 """
@@ -40,38 +41,65 @@ class Cells:
     """The file of finished cells."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.path, self.found = path, dict[Key, list[dict[str, Any]]]()
-        lines = path.read_text().splitlines() if path.is_file() else []
+        self.path, self.found, self.weights = path, dict[Key, list[dict[str, Any]]](), dict[str, str]()
+        content = path.read_bytes() if path.is_file() else b""
+        lines = [_read(line) for line in content.splitlines()]
         if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"settings": settings}) + "\n"
             write_atomically(path, lambda temporary: temporary.write_text(text))
-        elif _settings(lines[0]) != json.loads(json.dumps(settings)):
-            raise InputError(f"{path} belongs to an audit with other settings: choose another --out, or remove it")
+        elif other := _other(lines[0].get("settings"), settings):
+            raise InputError(
+                f"{path} belongs to an audit with other settings ({other}): choose another --out, or remove it"
+            )
         for line in lines[1:]:
-            try:
-                cell = json.loads(line)
-            except json.JSONDecodeError:  # the line at which a run was killed
-                continue
-            self.found[Key(cell["model"], cell["defence"], cell["batch"])] = cell["findings"]
-        if lines and not path.read_text().endswith("\n"):
-            with path.open("a") as file:
-                file.write("\n")
+            self._keep(line)
+        if content and not content.endswith(b"\n"):
+            self._write("\n")
+
+    def _keep(self, line: dict[str, Any]) -> None:
+        match line:
+            case {"model": str(model), "weights": str(weights)}:
+                self.weights[model] = weights
+            case {"model": str(model), "defence": str(defence), "batch": int(batch), "findings": list(findings)}:
+                self.found[Key(model, defence, batch)] = findings
+
+    def _write(self, text: str) -> None:
+        with self.path.open("a") as file:
+            file.write(text)
+
+    def expect(self, model: str, weights: str) -> None:
+        """Refuse to go on with a model whose weights (a hash of them) are not those of the finished cells."""
+        known = self.weights.get(model)
+        if known is None:
+            self.weights[model] = weights
+            self._write(json.dumps({"model": model, "weights": weights}) + "\n")
+        elif known != weights:
+            raise InputError(
+                f"{self.path} holds findings on {model} with other weights: choose another --out, or remove it"
+            )
 
     def add(self, key: Key, findings: list[dict[str, Any]]) -> None:
         line = json.dumps({"model": key.model, "defence": key.defence, "batch": key.batch, "findings": findings})
-        with self.path.open("a") as file:
-            file.write(line + "\n")
+        self._write(line + "\n")
         self.found[key] = findings
 
 
-def _settings(line: str) -> Any:
-    """Those of the first line; None, which no audit has, if it is torn."""
+def _read(line: bytes) -> dict[str, Any]:
+    """A line of the file; nothing, if a kill or a bad disk tore it."""
     try:
-        first = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return first.get("settings") if isinstance(first, dict) else None
+        found = json.loads(line)
+    except ValueError:  # no JSON, or no UTF-8
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _other(found: Any, settings: dict[str, Any]) -> str:
+    """The names of the settings that differ; empty if none does."""
+    if not isinstance(found, dict):
+        return "its first line is torn"
+    known = json.loads(json.dumps(settings))
+    return ", ".join(sorted(name for name in known.keys() | found.keys() if known.get(name) != found.get(name)))
 
 
 def summarise(cells: Cells, models: Iterable[str], defences: Iterable[str], *, seed: int) -> list[dict[str, Any]]:

@@ -8,6 +8,8 @@ from mjp.report.cells import NOTHING, Cell, measured, percent, point
 from mjp.report.runs import Run, look
 
 TITLE = "What a gradient gives away"
+# Defences that leave training as it was, or whose cost is that of their jigsaw, which is measured
+FREE = {"none", "withheld-pe", "batch", "jp", "mjp", "mjp-shared"}
 
 
 def find(runs: Sequence[Run]) -> Any:
@@ -55,12 +57,13 @@ def _row(row: dict[str, Any], model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _under(defence: str, model: dict[str, Any]) -> dict[str, Any] | None:
-    """Accuracy of the model as the defence uses it: under its jigsaw, if it has one."""
-    if not model:
+    """Accuracy of the model as the defence uses it: under its jigsaw, if it has one; None where it was not measured."""
+    parts = defence.split("+")
+    if not model or not {part.partition(":")[0].strip() for part in parts} <= FREE:
         return None
-    jigsaw = next((part for part in defence.split("+") if part.startswith(("mjp", "jp"))), None)
+    jigsaw = next((part.strip() for part in parts if part.strip().startswith(("mjp", "jp"))), None)
     if jigsaw is None:
-        return {"top1": model["top1"]} if "no-pe" not in defence else None
+        return {"top1": model["top1"]}
     name, _, ratio = jigsaw.partition(":")
     return point(model, float(ratio), name.startswith("mjp"))
 
