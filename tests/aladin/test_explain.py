@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from aladin.gallery import take_in
 from mjp.aladin.explain import (
@@ -17,6 +17,7 @@ from mjp.aladin.explain import (
     draw_choices,
     draw_heat,
     explain,
+    fitting,
     patches_alone,
     pieces_of_words,
     unread_words,
@@ -89,6 +90,15 @@ def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_
     hidden = index.codes(torch.tensor([0])).unknown[0]
     heat = np.array(draw_heat(picture, words[0], (4, 4), hidden))
     assert heat.max() == heat.min()  # no patch can be told from another
+
+
+def test_a_long_label_ends_at_the_edge_of_the_picture() -> None:
+    font = ImageFont.load_default(13)
+    shown = fitting("a man rides a bicycle along the river", font, 100)
+    assert shown.startswith("a man")
+    assert shown.endswith("…")
+    assert 80 < font.getlength(shown) <= 100
+    assert fitting("a man", font, 100) == "a man"
 
 
 def test_patches_are_counted_row_by_row() -> None:

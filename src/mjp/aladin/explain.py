@@ -111,7 +111,7 @@ def draw_choices(picture: Image.Image, words: list[Word], grid: tuple[int, int])
         draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)
     labels: list[tuple[float, float, float]] = []
     for number, (patch, names) in enumerate(chosen.items()):  # after all frames, so that none crosses a word
-        label = " ".join(names)
+        label = fitting(" ".join(names), font, picture.width - 6)
         width = draw.textbbox((0, 0), label, font)[2] + 6
         left, top = _place(box(patch, grid, picture.size), width, picture.size, labels)
         labels.append((left, top, width))
@@ -147,3 +147,11 @@ def draw_heat(picture: Image.Image, word: Word, grid: tuple[int, int], hidden: T
     if not word.hidden:
         ImageDraw.Draw(shown).rectangle(box(word.patch, grid, picture.size), outline="#ffb454", width=3)
     return shown
+
+
+def fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+    """As much of a text as fits into a width in pixels."""
+    shown = text[: width // 3]  # hardly a letter is narrower than three pixels
+    while font.getlength(shown + "…" * (shown != text)) > width:
+        shown = shown[:-1]
+    return shown + "…" * (shown != text)

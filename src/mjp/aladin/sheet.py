@@ -5,7 +5,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from mjp.aladin.explain import Word, draw_choices
+from mjp.aladin.explain import Word, draw_choices, fitting
 from mjp.aladin.intake import SHEET, printable
 from mjp.aladin.search import Found
 from mjp.aladin.vision import first_readable
@@ -26,7 +26,7 @@ def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], 
     found = found[:MOST]
     columns = min(COLUMNS, len(found))
     rows, height = -(-len(found) // columns), SIDE + 2 * LINE + GAP
-    title = _fitting(printable(" ".join(title.split())), font, COLUMNS * (SIDE + GAP) - GAP)
+    title = fitting(printable(" ".join(title.split())), font, COLUMNS * (SIDE + GAP) - GAP)
     width = max(GAP + columns * (SIDE + GAP), 2 * GAP + int(font.getlength(title)))
     sheet = Image.new("RGB", (width, 2 * GAP + LINE + rows * height), PAPER)
     draw = ImageDraw.Draw(sheet)
@@ -43,7 +43,7 @@ def contact_sheet(title: str, found: list[Found], words: dict[str, list[Word]], 
                 picture = draw_choices(picture, words[each.id], grid)
             sheet.paste(picture, (left + (SIDE - picture.width) // 2, top + (SIDE - picture.height) // 2))
         draw.text((left, top + SIDE + 3), f"{number + 1}   {scores(each)}", INK, small)
-        draw.text((left, top + SIDE + 3 + LINE), _fitting(name(each), small, SIDE), QUIET, small)
+        draw.text((left, top + SIDE + 3 + LINE), fitting(name(each), small, SIDE), QUIET, small)
     return sheet
 
 
@@ -61,11 +61,3 @@ def name(found: Found) -> str:
 def scores(found: Found) -> str:
     hit = found.hit
     return f"cosine {hit.cosine:.3f}" + ("" if hit.alignment is None else f", alignment {hit.alignment:.2f}")
-
-
-def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
-    """As much of a text as fits into a width in pixels."""
-    shown = text[: width // 3]  # hardly a letter is narrower than three pixels
-    while font.getlength(shown + "…" * (shown != text)) > width:
-        shown = shown[:-1]
-    return shown + "…" * (shown != text)
