@@ -201,6 +201,8 @@ def test_the_sheet_has_decibels_reasons_and_says_which_network_is_another(
         lambda rows, columns, **more: drawn.update(rows=rows, columns=columns, **more) or draw(rows, columns, **more),
     )
     arguments = ["--model", str(folder / "model"), "--defences", "none", "mjp:0.5", "--out", str(tmp_path)]
+    assert main(["attack", *[str(folder / "picture.png")] * 2, *arguments, "--attacks", "subspace"]) == 0
+    assert len(drawn["rows"]) == 4  # two pictures of one name, two defences
     assert main(["attack", str(folder / "picture.png"), *arguments, "--attacks", "subspace", "april"]) == 0
     assert drawn["columns"] == ["picture", "data-free guess", "subspace", "april (modified network)"]
     assert "refused: the model has no E_unk" in drawn["rows"]["none"][2]

@@ -151,6 +151,15 @@ def test_the_network_is_the_one_that_the_client_had_under_its_defence(
         assert words in capsys.readouterr().out
 
 
+def test_a_model_that_cannot_be_as_stated_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_file({"fc.bias": torch.ones(1000)}, tmp_path / "fc.safetensors")
+    arguments = ["--model", "timm:test_resnet", "--gradients", str(tmp_path / "fc.safetensors"), "--size", "64", "64"]
+    assert main(["attack", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert "timm:test_resnet cannot be built with img_size (64, 64)" in capsys.readouterr().err
+
+
 def test_a_fact_as_an_option_is_in_the_results(folder: Path, tmp_path: Path) -> None:
     assert audit(folder / "update.safetensors", tmp_path, "--attacks", "direct", "--defence", "noise:0") == 0
     found = json.loads((tmp_path / "results.json").read_text())

@@ -141,7 +141,7 @@ def find_subject(options: Options, **build: Any) -> "Subject":
     if options.weights:
         found = read_tensors(options.weights, "file of weights")
         weights = {plain_name(name): tensor for name, tensor in found.items()}
-        build |= {"num_classes": len(weights["head.bias"])} if "head.bias" in weights else {}
+        build |= {"num_classes": weights["head.bias"].numel()} if "head.bias" in weights else {}
     seed = None if options.pretrained else options.seed
     return find_model(options.model, random_weights=seed, weights=weights, **build)
 

@@ -59,7 +59,7 @@ def _open(options: Options) -> "tuple[Subject, MJP, Update]":
     defence = parse(stated.get("defence", "none"))
     tensors = read_tensors(options.gradients)
     names = {plain_name(name): tensor for name, tensor in tensors.items()}
-    build: dict[str, Any] = {"num_classes": len(names["head.bias"])} if "head.bias" in names else {}
+    build: dict[str, Any] = {"num_classes": names["head.bias"].numel()} if "head.bias" in names else {}
     if "size" in stated:
         build["img_size"] = stated["size"]
     subject = find_subject(options, **build)

@@ -44,7 +44,8 @@ def audit_pictures(options: Options, attacks: list[Attack], defences: list[Defen
                 print(f"  {found.attack:<{width}}{_line(found)}")
                 shown.append(tile(found, _decibels(found)))
                 figures.append({"picture": name, "defence": defence.text, **found.to_dict()})
-            rows[f"{name[:18]} · {defence.text}" if len(names) > 1 else defence.text] = shown
+            row = f"{name[:18]} · {defence.text}" if len(names) > 1 else defence.text
+            rows[row if row not in rows else f"{row} ({len(rows) + 1})"] = shown  # files of one name in two folders
     if all(one["refused"] for one in figures if one["attack"] != GUESS):
         raise InputError("no attack can run on these updates; the reasons are above")
     about = SETTINGS if any("b" in one["scores"] for one in figures) else ""
