@@ -2,7 +2,7 @@
 
 A client makes an update from your picture under a defence; every attack gets that update and the public model, nothing
 else. Or audit an update from elsewhere (Flower, PySyft, own code): --gradients update.safetensors, a file of
-{parameter name: gradient}, with its facts in update.json or as options.
+{parameter name: gradient}, with its facts in update.json or as options, and --weights, at which it was made.
 
 Defences combine with +: none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16,
 batch:B, fedavg:K (K local steps). Attacks: direct, span, subspace, jigsaw, april, matching, matching-blind.
