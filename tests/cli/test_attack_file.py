@@ -129,6 +129,14 @@ def test_what_a_person_is_told(match: float | None, digits: int, known: bool, wo
     assert words in verdict(found, digits=digits, known=known, plausible=True)[1]
 
 
+def test_an_odd_picture_is_not_called_none() -> None:
+    """One of ten public pictures is odder than the prior's limits: that is no reason to reassure anybody."""
+    found = Finding("direct", picture(), None, {}, 0.1, {"match": 0.01})
+    said = verdict(found, digits=0, known=False, plausible=False)[1]
+    assert "look at it yourself" in said
+    assert "not look" not in said
+
+
 def test_what_was_guessed_is_told() -> None:
     found = Finding("subspace", picture(), None, {}, 0.1, {"match": 0.9999, "open_dimensions": 18})
     assert "18 dimensions of its patches are open" in verdict(found, digits=0, known=True, plausible=True)[1]

@@ -99,7 +99,9 @@ def verdict(found: Finding, *, digits: int, known: bool, plausible: bool) -> tup
         text = f"a picture that explains the update only in part (match {match:.3f}): parts of it may be wrong"
     elif not known:
         short = "cannot be checked"
-        looks = "it looks like a picture" if plausible else "it does not look like a picture"
+        looks = (
+            "it looks like a picture" if plausible else "look at it yourself"
+        )  # one of ten pictures is not plausible
         text = f"cannot be checked: the weights may not be the client's (match {match:.2f}), state --weights; {looks}"
     else:
         short = f"no reconstruction, match {match:.2f}"
