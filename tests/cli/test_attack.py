@@ -186,3 +186,27 @@ def test_april_says_that_its_network_is_another(
     assert main(["attack", str(folder / "picture.png"), *arguments]) == 0
     assert "modified network" in capsys.readouterr().out
     assert "modified network" in findings(tmp_path)["none", "april"]["facts"]["attack_title"]
+
+
+def test_the_sheet_has_decibels_reasons_and_says_which_network_is_another(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mjp.cli import picture
+
+    drawn: dict[str, Any] = {}
+    draw = picture.contact_sheet
+    monkeypatch.setattr(
+        picture,
+        "contact_sheet",
+        lambda rows, columns, **more: drawn.update(rows=rows, columns=columns, **more) or draw(rows, columns, **more),
+    )
+    arguments = ["--model", str(folder / "model"), "--defences", "none", "mjp:0.5", "--out", str(tmp_path)]
+    assert main(["attack", *[str(folder / "picture.png")] * 2, *arguments, "--attacks", "subspace"]) == 0
+    assert len(drawn["rows"]) == 4  # two pictures of one name, two defences
+    assert main(["attack", str(folder / "picture.png"), *arguments, "--attacks", "subspace", "april"]) == 0
+    assert drawn["columns"] == ["picture", "data-free guess", "subspace", "april (modified network)"]
+    assert "refused: the model has no E_unk" in drawn["rows"]["none"][2]
+    score = findings(tmp_path)["none", "april"]["scores"]["a"][0]["psnr"]
+    assert drawn["captions"]["none"][2:] == ["", f"{score:.1f} dB"]
+    assert drawn["captions"]["mjp:0.5"][2].startswith("(b) ")
+    assert "(b) against the shuffled picture" in drawn["title"]

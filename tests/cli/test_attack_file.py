@@ -129,6 +129,14 @@ def test_what_a_person_is_told(match: float | None, digits: int, known: bool, wo
     assert words in verdict(found, digits=digits, known=known, plausible=True)[1]
 
 
+def test_an_odd_picture_is_not_called_none() -> None:
+    """One of ten public pictures is odder than the prior's limits: that is no reason to reassure anybody."""
+    found = Finding("direct", picture(), None, {}, 0.1, {"match": 0.01})
+    said = verdict(found, digits=0, known=False, plausible=False)[1]
+    assert "look at it yourself" in said
+    assert "not look" not in said
+
+
 def test_what_was_guessed_is_told() -> None:
     found = Finding("subspace", picture(), None, {}, 0.1, {"match": 0.9999, "open_dimensions": 18})
     assert "18 dimensions of its patches are open" in verdict(found, digits=0, known=True, plausible=True)[1]
@@ -149,6 +157,15 @@ def test_the_network_is_the_one_that_the_client_had_under_its_defence(
         weights = ("--weights", str(folder / "bare.safetensors"))
         audit(tmp_path / "own.safetensors", tmp_path / "out", *weights, "--attacks", attack)
         assert words in capsys.readouterr().out
+
+
+def test_a_model_that_cannot_be_as_stated_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_file({"fc.bias": torch.ones(1000)}, tmp_path / "fc.safetensors")
+    arguments = ["--model", "timm:test_resnet", "--gradients", str(tmp_path / "fc.safetensors"), "--size", "64", "64"]
+    assert main(["attack", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert "timm:test_resnet cannot be built with img_size (64, 64)" in capsys.readouterr().err
 
 
 def test_a_fact_as_an_option_is_in_the_results(folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 A client makes an update from your picture under a defence; every attack gets that update and the public model, nothing
 else. Or audit an update from elsewhere (Flower, PySyft, own code): --gradients update.safetensors, a file of
-{parameter name: gradient}, with its facts in update.json or as options.
+{parameter name: gradient}, with its facts in update.json or as options, and --weights, at which it was made.
 
 Defences combine with +: none, no-pe, frozen-pe, withheld-pe, jp:γ, mjp:γ, mjp-shared:γ, noise:r, dp:σ, prune:p, bf16,
 batch:B, fedavg:K (K local steps). Attacks: direct, span, subspace, jigsaw, april, matching, matching-blind.
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from mjp.evaluation.models import Subject
     from mjp.privacy.examine import Finding
-    from mjp.privacy.prior import Prior
 
     Tile = tuple[Tensor | str, str]  # a picture, or why there is none, and the line below
     Result = tuple[dict[str, list[Tile]], list[str], str, dict[str, Any]]  # rows, columns, title, figures
@@ -87,6 +86,7 @@ def run(options: Options) -> None:
     from mjp.errors import InputError
     from mjp.files import check_folder
     from mjp.privacy.attacks import find_attack
+    from mjp.privacy.defences import parse
 
     _check_together(options)
     number("--seed", options.seed, least=0, most=2**63)
@@ -99,8 +99,11 @@ def run(options: Options) -> None:
 
         _write(options, *audit_file(options, attacks))
     else:
+        from mjp.cli.attack_pictures import audit_pictures
+
         options = replace(options, defences=options.defences or DEFENCES, dtype=options.dtype or "float32")
-        _write(options, *_audit_pictures(options, attacks))
+        defences = [parse(_no_picture(text)) for text in options.defences or ()]
+        _write(options, *audit_pictures(options, attacks, defences))
 
 
 def _check_together(options: Options) -> None:
@@ -130,133 +133,17 @@ def _no_picture(text: str) -> str:
 
 
 def find_subject(options: Options, **build: Any) -> "Subject":
+    """The public model; with --weights the classifier is as wide as theirs."""
     from mjp.evaluation.models import find_model
     from mjp.privacy.update import plain_name, read_tensors
 
     weights = None
     if options.weights:
-        weights = {
-            plain_name(name): tensor for name, tensor in read_tensors(options.weights, "file of weights").items()
-        }
-        build |= {"num_classes": len(weights["head.bias"])} if "head.bias" in weights else {}
+        found = read_tensors(options.weights, "file of weights")
+        weights = {plain_name(name): tensor for name, tensor in found.items()}
+        build |= {"num_classes": weights["head.bias"].numel()} if "head.bias" in weights else {}
     seed = None if options.pretrained else options.seed
     return find_model(options.model, random_weights=seed, weights=weights, **build)
-
-
-def _audit_pictures(options: Options, attacks: Any) -> "Result":
-    import torch
-
-    from mjp.errors import InputError
-    from mjp.privacy.defences import parse
-    from mjp.privacy.examine import examine
-    from mjp.privacy.lpips import find_lpips
-    from mjp.privacy.pictures import find_prior
-
-    defences = [parse(_no_picture(text)) for text in options.defences or ()]
-    lpips, backbone = find_lpips(options.lpips)
-    subject = find_subject(options)
-    pictures, names = _pictures(options, subject)
-    prior = find_prior(options.prior, subject.size)
-    rows: dict[str, list[Tile]] = {}
-    figures: list[dict[str, Any]] = []
-    width = max(len(name) for name in (*options.attacks, "guess")) + 2
-    print(f"LPIPS: {backbone}" if lpips is None else "", end="\n" if lpips is None else "")
-    for name, picture in zip(names, pictures, strict=True):
-        batch = picture.unsqueeze(0)
-        label = _label(options, subject, batch)
-        for defence in defences:
-            several = batch if defence.batch == 1 else _others(batch, pictures, prior, defence.batch)
-            labels = label.repeat(defence.batch)
-            shown: list[Tile] = [(picture, "")]
-            print(f"\n{name}, {defence.text}")
-            settings: dict[str, Any] = {
-                "seed": options.seed,
-                "dtype": getattr(torch, options.dtype or ""),
-                "lpips": lpips,
-            }
-            for found in examine(subject, several, labels, defence, attacks, prior, **settings):
-                print(f"  {found.attack:<{width}}{_line(found)}")
-                shown.append(tile(found, _decibels(found)))
-                figures.append({"picture": name, "defence": defence.text, **found.to_dict()})
-            rows[f"{name[:18]} · {defence.text}" if len(names) > 1 else defence.text] = shown
-    if all(one["refused"] for one in figures if one["attack"] != "guess"):
-        raise InputError("no attack can run on these updates; the reasons are above")
-    modified = [
-        f"{attack.NAME} (modified network)" if hasattr(attack, "network") else attack.NAME for attack in attacks
-    ]
-    titles = ["picture", "data-free guess", *modified]
-    jigsaw = (
-        "; (b) against the shuffled picture, (c) against the picture"
-        if any("b" in f["scores"] for f in figures)
-        else ""
-    )
-    return rows, titles, f"{subject.name}: what the server sees, PSNR{jigsaw}", {"findings": figures}
-
-
-def _pictures(options: Options, subject: "Subject") -> "tuple[Tensor, list[str]]":
-    import torch
-
-    from mjp.cli.picture import landscape, open_picture
-    from mjp.errors import InputError
-
-    if subject.size[0] != subject.size[1]:
-        raise InputError(f"the attacks are for square pictures, {subject.name} takes {subject.size}")
-    if not options.pictures:
-        return landscape(subject.size[0]), ["landscape"]
-    found = [open_picture(path, subject.size[0]) for path in options.pictures]
-    return torch.cat(found), [path.name for path in options.pictures]
-
-
-def _label(options: Options, subject: "Subject", batch: "Tensor") -> "Tensor":
-    import torch
-
-    from mjp.errors import InputError
-
-    count = int(getattr(subject.model.model, "num_classes", 0))
-    if options.label is not None:
-        if not 0 <= options.label < count:
-            raise InputError(f"--label must be a class of the model, 0 to {count - 1}, not {options.label}")
-        return torch.tensor([options.label])
-    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (subject.mean, subject.std))
-    with torch.no_grad():
-        return subject.model.float().eval()((batch - mean) / std).argmax(1)
-
-
-def _others(picture: "Tensor", pictures: "Tensor", prior: "Prior", count: int) -> "Tensor":
-    """The picture with company: the other pictures in turn, mirrored where there are not enough."""
-    import torch
-
-    rest = [p for p in pictures if not torch.equal(p, picture[0])]
-    company = [*rest, *(p.flip(-1) for p in (picture[0], *rest)), *(p.flip(-2) for p in (picture[0], *rest))]
-    return torch.stack([picture[0], *(company[k % len(company)] for k in range(count - 1))])
-
-
-def _line(found: "Finding") -> str:
-    if found.refused:
-        return f"refuses: {found.refused}"
-    parts = []
-    for setting, scores in found.scores.items():
-        one = scores[0]
-        apart = ""
-        if one.psnr_masked is not None and one.psnr_unmasked is not None and setting == "b":
-            apart = f" (masked {one.psnr_masked:.1f}, unmasked {one.psnr_unmasked:.1f})"
-        lpips = "" if one.lpips is None else f", LPIPS {one.lpips:.3f}"
-        parts.append(f"({setting}) {one.psnr:.1f} dB{apart}, SSIM {one.ssim:.3f}{lpips}")
-    return "; ".join(parts) + (f"; {found.seconds:.1f} s" if found.seconds else "") + _modified(found)
-
-
-def _modified(found: "Finding") -> str:
-    """An attack on another network than the unmodified one says so: its leakage is not that of the model."""
-    title = found.facts.get("attack_title", "")
-    return f"; {title}" if "modified network" in title else ""
-
-
-def _decibels(found: "Finding") -> str:
-    """What stands under a tile: PSNR in every setting."""
-    psnr = [(setting, scores[0].psnr) for setting, scores in found.scores.items()]
-    if len(psnr) == 1:
-        return f"{psnr[0][1]:.1f} dB"
-    return " · ".join(f"({setting}) {value:.1f}" for setting, value in psnr) + " dB"
 
 
 def tile(found: "Finding", caption: str) -> "Tile":

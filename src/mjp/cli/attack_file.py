@@ -59,7 +59,7 @@ def _open(options: Options) -> "tuple[Subject, MJP, Update]":
     defence = parse(stated.get("defence", "none"))
     tensors = read_tensors(options.gradients)
     names = {plain_name(name): tensor for name, tensor in tensors.items()}
-    build: dict[str, Any] = {"num_classes": len(names["head.bias"])} if "head.bias" in names else {}
+    build: dict[str, Any] = {"num_classes": names["head.bias"].numel()} if "head.bias" in names else {}
     if "size" in stated:
         build["img_size"] = stated["size"]
     subject = find_subject(options, **build)
@@ -99,7 +99,9 @@ def verdict(found: Finding, *, digits: int, known: bool, plausible: bool) -> tup
         text = f"a picture that explains the update only in part (match {match:.3f}): parts of it may be wrong"
     elif not known:
         short = "cannot be checked"
-        looks = "it looks like a picture" if plausible else "it does not look like a picture"
+        looks = (
+            "it looks like a picture" if plausible else "look at it yourself"
+        )  # one of ten pictures is not plausible
         text = f"cannot be checked: the weights may not be the client's (match {match:.2f}), state --weights; {looks}"
     else:
         short = f"no reconstruction, match {match:.2f}"

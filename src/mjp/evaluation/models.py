@@ -93,12 +93,15 @@ def _load(model: MJP, weights: dict[str, Tensor]) -> None:
 def _timm(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Module:
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}: timm.list_models() names them")
-    if random_weights is not None:
+    try:
+        if random_weights is None:
+            return timm.create_model(name, pretrained=True, **build)
         with torch.random.fork_rng(devices=[]):  # timm draws weights from torch's global generator
             torch.manual_seed(random_weights)
             return timm.create_model(name, **build)
-    try:
-        return timm.create_model(name, pretrained=True, **build)
+    except (TypeError, AssertionError, ZeroDivisionError) as error:
+        changes = ", ".join(f"{setting} {value}" for setting, value in build.items())
+        raise InputError(f"timm:{name} cannot be built with {changes}") from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
