@@ -124,8 +124,9 @@ def test_absurd_facts_are_named() -> None:
             Facts(**absurd)
 
 
-def test_a_torn_first_line_is_named(tmp_path: Path) -> None:
-    (tmp_path / "cells.jsonl").write_text('{"sett')
+@pytest.mark.parametrize("line", [b'{"sett', b"null", b"\xff\n"])
+def test_a_torn_first_line_is_named(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "cells.jsonl").write_bytes(line)
     with pytest.raises(InputError, match="other settings"):
         Cells(tmp_path / "cells.jsonl", {})
 

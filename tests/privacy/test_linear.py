@@ -9,6 +9,7 @@ from torch import Tensor
 from clients import prior, tiny
 from mjp.privacy.linear import (
     PatchModes,
+    calm,
     conjugate_gradients,
     denoised,
     noise_of,
@@ -149,6 +150,15 @@ def test_open_dimensions_are_filled_by_the_prior_alone() -> None:
     found = solve_open(view(), known, basis)
     torch.testing.assert_close(found.flatten(), expected, rtol=1e-5, atol=1e-5)
     assert torch.equal(solve_open(view(), known, basis[:0]), known)
+
+
+def test_equations_that_hold_are_believed_whatever_the_picture_looks_like() -> None:
+    """Also where no label can be told, so that the picture's own gradient cannot speak for it."""
+    wild = 50 * drawn(4, 48)
+    assert not view().prior.plausible(view().picture(wild))
+    assert calm(view(), lambda noise: wild / (1 + noise), 5e-4)[1] == 5e-4
+    taken = calm(view(), lambda noise: wild / (1 + noise), 5e-3)[1]
+    assert taken > 5e-3  # with less certain equations, as much noise as makes a picture of it
 
 
 def test_conjugate_gradients_solve() -> None:
