@@ -138,8 +138,10 @@ def test_an_odd_picture_is_not_called_none() -> None:
 
 
 def test_what_was_guessed_is_told() -> None:
-    found = Finding("subspace", picture(), None, {}, 0.1, {"match": 0.9999, "open_dimensions": 18})
-    assert "18 dimensions of its patches are open" in verdict(found, digits=0, known=True, plausible=True)[1]
+    facts = {"match": 0.9999, "open_dimensions": 18, "range": (-2.0, 4.0)}
+    said = verdict(Finding("subspace", picture(), None, {}, 0.1, facts), digits=0, known=True, plausible=True)[1]
+    assert "18 dimensions of its patches are open" in said
+    assert "--mean" not in said  # wild guesses say nothing about the normalisation
 
 
 def test_the_network_is_the_one_that_the_client_had_under_its_defence(

@@ -123,4 +123,6 @@ def _digits(found: Finding, view: View) -> int:
 def _beyond(found: Finding) -> str:
     """The range of the pixels before they were clipped, if that is not the range of a picture."""
     low, high = found.facts.get("range", (0.0, 1.0))
+    if found.facts.get("open_dimensions"):  # then it says nothing about the normalisation
+        return ""
     return f"{low:.1f} to {high:.1f}" if low < -FAR or high > 1 + FAR else ""
