@@ -17,8 +17,9 @@ from mjp.aladin.data import Captioned, in_split, load_captions
 from mjp.aladin.features import PictureFeatures, TokenFile, fill, text_features, token_file
 from mjp.aladin.text import Words
 from mjp.aladin.tokens import Tokens
-from mjp.aladin.vision import Vision, crop, find_backbone, fingerprint, open_picture
+from mjp.aladin.vision import Vision, crop, find_backbone, open_picture
 from mjp.errors import InputError
+from mjp.fingerprint import fingerprint
 
 ROWS = [noise(length, 3, seed=length).half().float() for length in (4, 2, 5, 3)]
 

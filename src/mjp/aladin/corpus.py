@@ -13,7 +13,7 @@ from mjp.aladin.features import PictureFeatures, TokenFile, digest, fill, text_f
 from mjp.aladin.model import Aladin, Codes, Encoded, evaluating
 from mjp.aladin.text import Words
 from mjp.aladin.tokens import Tokens
-from mjp.aladin.vision import fingerprint
+from mjp.fingerprint import fingerprint
 
 BATCH = 128
 T = TypeVar("T", Tokens, Words, Encoded)

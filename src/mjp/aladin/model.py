@@ -34,9 +34,10 @@ from mjp.aladin.encoders import Encoder, MatchingHead
 from mjp.aladin.text import MiniLM, PieceTable, Words
 from mjp.aladin.tokenizer import Tokenizer
 from mjp.aladin.tokens import Tokens, canonical_order
-from mjp.aladin.vision import Vision, find_backbone, fingerprint
+from mjp.aladin.vision import Vision, find_backbone
 from mjp.errors import InputError
 from mjp.files import write_atomically
+from mjp.fingerprint import fingerprint
 from mjp.method.plan import Plan
 
 FORMAT = "mjp-aladin-1"

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from mjp.aladin.tokenizer import UNKNOWN, Tokenizer, words_of
-from mjp.aladin.vision import fingerprint
 from mjp.errors import InputError
+from mjp.fingerprint import fingerprint
 
 NOT_KNOWN = {UNKNOWN, UNKNOWN.upper()}  # what a table and MiniLM call a piece that they do not know
 LONGEST = 64  # pieces; what follows in a longer text is not read

@@ -4,7 +4,6 @@
 MJP model or of a training run, timm:NAME, or a hub repository.
 """
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,6 +19,7 @@ from mjp.aladin.lite0 import MEAN, STD, lite0
 from mjp.aladin.tokens import Tokens, vision_tokens
 from mjp.checks import whole
 from mjp.errors import InputError
+from mjp.fingerprint import fingerprint
 from mjp.method.plan import Plan
 from mjp.seen import as_seen
 from mjp.training.order import derive_seed
@@ -122,15 +122,3 @@ def find_backbone(name: str, size: int | None = None) -> Vision:
         raise InputError(f"{name} takes pictures of {subject.size}: leave the image size unset")
     chosen = subject.size if size is None else (size, size)
     return Vision(name, subject.model.eval(), chosen, subject.mean, subject.std)
-
-
-def fingerprint(weights: dict[str, Tensor], *more: str) -> str:
-    """A short hash of names, shapes and values."""
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        tensor = weights[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    for text in more:
-        digest.update(text.encode())
-    return digest.hexdigest()[:16]

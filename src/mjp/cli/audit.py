@@ -68,12 +68,12 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.vision import fingerprint
     from mjp.checks import number, whole
     from mjp.errors import InputError
     from mjp.evaluation.models import find_model
     from mjp.evaluation.pictures import find_pictures
     from mjp.files import check_folder
+    from mjp.fingerprint import fingerprint
     from mjp.privacy.attacks import find_attack
     from mjp.privacy.audit import Cells, summarise
     from mjp.privacy.audit_chart import draw_audit

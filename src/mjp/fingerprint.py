@@ -1,0 +1,18 @@
+"""What tells the weights of one model from those of another, whatever file or folder they came from."""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+
+def fingerprint(weights: dict[str, Tensor], *more: str) -> str:
+    """A short hash of names, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    for text in more:
+        digest.update(text.encode())
+    return digest.hexdigest()[:16]
