@@ -21,12 +21,8 @@ from mjp.privacy.defences import Defence, parse
 from mjp.privacy.examine import GUESS
 
 QUANTITIES = ("psnr", "ssim", "lpips", "mse", "fft2d", "recovered", "permuted_psnr", "psnr_masked", "psnr_unmasked")
-GAINS = (
-    "psnr",
-    "psnr_masked",
-    "psnr_unmasked",
-    "permuted_psnr",
-)  # what an attack gains over the guess is said of these
+# what an attack gains over the guess is said of these
+GAINS = ("psnr", "psnr_masked", "psnr_unmasked", "permuted_psnr")
 MARGIN = 1.0  # dB over the data-free guess below which a defence is said to hold
 
 
