@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from mjp.method.model import MJP
+from mjp.pictures.sets import embedded
 from mjp.privacy.attacks import find_attack
-from mjp.privacy.defences import parse
-from mjp.privacy.prior import Prior, fit_prior
+from mjp.privacy.client.defences import parse
+from mjp.privacy.client.victim import Secret, as_mjp, make_update, shared_network
+from mjp.privacy.server.prior import Prior, fit_prior
+from mjp.privacy.server.view import Reconstruction, View
 from mjp.privacy.update import Update
-from mjp.privacy.victim import Secret, as_mjp, make_update, shared_network
-from mjp.privacy.view import Reconstruction, View
-from mjp.training.data import embedded
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # 16 patches of 8×8 pixels in 64 dimensions: 2N + 1 ≤ D − 1

@@ -17,11 +17,11 @@ from PIL import Image
 from torch import Tensor
 
 import mjp  # noqa: F401 (before timm)
-from mjp.aladin.data import Captioned, in_split, load_captions
-from mjp.aladin.explain import patches_alone, pieces_of_words
-from mjp.aladin.model import Aladin
-from mjp.aladin.shipped import find_aladin
-from mjp.aladin.vision import open_picture
+from mjp.aladin.data.captions import Captioned, in_split, load_captions
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.shipped import find_aladin
+from mjp.aladin.model.vision import open_picture
+from mjp.aladin.search.explain import patches_alone, pieces_of_words
 
 SIDE, COLLAGES = 224, 100
 QUERIES = (  # query, its word, what captions call it

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 import mjp  # noqa: F401 (before timm)
-from mjp.aladin.corpus import Corpus, encode_corpus
-from mjp.aladin.data import all_captions, in_split, load_captions
-from mjp.aladin.shipped import find_aladin
-from mjp.aladin.tokenizer import words_of
+from mjp.aladin.data.captions import all_captions, in_split, load_captions
+from mjp.aladin.data.corpus import Corpus, encode_corpus
+from mjp.aladin.model.shipped import find_aladin
+from mjp.aladin.model.tokenizer import words_of
 
 QUERIES = {
     **dict.fromkeys(("dog", "puppy", "hound", "canine", "mongrel"), r"dogs?|pupp(y|ies)"),

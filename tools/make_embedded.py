@@ -1,6 +1,6 @@
 """Make the embedded pictures: the first 500 training and 100 test pictures of every CIFAR-10 class, lossless.
 
-    python tools/make_embedded.py CIFAR10 src/mjp/data
+    python tools/make_embedded.py CIFAR10 src/mjp/pictures/embedded
 
 CIFAR10 holds train/CLASS/NNNNN.png and val/CLASS/NNNNN.png, all 60,000 pictures numbered in their original order. Each
 split becomes one sheet of tiles (lossless WebP) in that order, and a JSON file with the labels.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-TARGET = Path(__file__).parent.parent / "src" / "mjp" / "models"
+TARGET = Path(__file__).parent.parent / "src" / "mjp" / "shipped"
 CARD = """---
 library_name: mjp
 tags: [image-classification, vision-transformer, masked-jigsaw-puzzle]

@@ -8,10 +8,10 @@ Names load on first use, so that `import mjp` and `mjp --help` stay quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mjp import _torchvision
+from mjp.common import torchvision_operators
 
 if TYPE_CHECKING:
-    from mjp.errors import InputError as InputError
+    from mjp.common.errors import InputError as InputError
     from mjp.method.config import MJPConfig as MJPConfig
     from mjp.method.config import preset as preset
     from mjp.method.config import variant as variant
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from mjp.method.shuffle import shuffle_image as shuffle_image
     from mjp.method.shuffle import shuffle_tokens as shuffle_tokens
     from mjp.method.shuffle import spp as spp
-    from mjp.shipped import load as load
+    from mjp.models import load as load
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "InputError": "mjp.errors",
+    "InputError": "mjp.common.errors",
     "MJPConfig": "mjp.method.config",
     "preset": "mjp.method.config",
     "variant": "mjp.method.config",
@@ -50,11 +50,11 @@ _HOME = {
     "shuffle_image": "mjp.method.shuffle",
     "shuffle_tokens": "mjp.method.shuffle",
     "spp": "mjp.method.shuffle",
-    "load": "mjp.shipped",
+    "load": "mjp.models",
 }
 __all__ = ["__version__", *_HOME]
 
-_torchvision.install()
+torchvision_operators.install()
 
 
 def __getattr__(name: str) -> Any:

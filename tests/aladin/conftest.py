@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aladin.gallery import make_gallery, make_model, take_in
-from mjp.aladin.model import Aladin
+from mjp.aladin.model.aladin import Aladin
 
 
 @pytest.fixture(scope="session")

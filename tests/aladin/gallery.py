@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image
 
 from aladin.tiny import backbone, captioned_pictures, settings
-from mjp.aladin.build import fresh_model
-from mjp.aladin.data import load_captions
-from mjp.aladin.index import Index
-from mjp.aladin.intake import Intake, index_pictures
-from mjp.aladin.model import Aladin
+from mjp.aladin.data.captions import load_captions
+from mjp.aladin.index.intake import Intake, index_pictures
+from mjp.aladin.index.store import Index
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.training.build import fresh_model
 
 
 def make_model(home: Path) -> Aladin:

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from aladin.gallery import make_gallery
-from mjp.aladin.index import Index
-from mjp.aladin.intake import content_hash
-from mjp.aladin.model import Aladin
-from mjp.aladin.sheet import GAP, SIDE
+from mjp.aladin.index.intake import content_hash
+from mjp.aladin.index.store import Index
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.search.sheet import GAP, SIDE
 from mjp.cli.main import main
 
 
@@ -63,7 +63,7 @@ def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index()
-    monkeypatch.setattr("mjp.aladin.sheet.MOST", 3)
+    monkeypatch.setattr("mjp.aladin.search.sheet.MOST", 3)
     for k in ("3", "4"):
         capsys.readouterr()
         assert main(["aladin", "search", "index", "sky", "-k", k]) == 0
@@ -165,7 +165,7 @@ def test_an_index_of_another_model_is_refused(home: Path, capsys: pytest.Capture
 def test_the_shipped_model_is_found_by_its_name_or_its_absence_is_said(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mjp.aladin.shipped.HOME", home / "models")
+    monkeypatch.setattr("mjp.aladin.model.shipped.HOME", home / "models")
     assert main(["aladin", "index", "pictures", "-o", "index", "--workers", "0"]) == 2
     assert "--model FOLDER" in capsys.readouterr().err
     shutil.copytree(home / "model", home / "models" / "aladin-flickr8k")
@@ -204,7 +204,7 @@ def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys:
 
 
 def test_bench_without_memory_for_the_tokens_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mjp.aladin.latency.IN_MEMORY", 10)
+    monkeypatch.setattr("mjp.aladin.evaluate.latency.IN_MEMORY", 10)
     assert main(["aladin", "bench", "--model", "model", "--sizes", "20", "--repeats", "1"]) == 0
     facts = json.loads((home / "out/aladin-bench/results.json").read_text())["models"]["model"]
     assert "exhaustive_in_memory" not in facts["sizes"][0]["milliseconds"]

@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from mjp.cli.main import main
-from mjp.training.data import embedded
+from mjp.pictures.sets import embedded
 
 # 16 patches, 64 dimensions: the direct attack has equations to spare
 SMALL: dict[str, Any] = {
@@ -191,7 +191,7 @@ def test_april_says_that_its_network_is_another(
 def test_the_sheet_has_decibels_reasons_and_says_which_network_is_another(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mjp.cli import picture
+    from mjp.pictures import sheet as picture
 
     drawn: dict[str, Any] = {}
     draw = picture.contact_sheet

@@ -13,12 +13,12 @@ import torch
 from PIL import Image
 
 from mjp.cli.main import main
-from mjp.evaluation.chart import pyplot
-from mjp.privacy.audit_chart import draw_audit
+from mjp.common.charts import pyplot
+from mjp.pictures.sets import embedded
+from mjp.privacy.audit.chart import draw_audit
 from mjp.report.cells import NOTHING
 from mjp.report.runs import Run
 from mjp.report.sections.leakage import find
-from mjp.training.data import embedded
 
 SMALL: dict[str, Any] = {
     "img_size": 32,

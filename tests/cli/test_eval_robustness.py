@@ -17,9 +17,9 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor
 
 from mjp.cli.main import main
-from mjp.evaluation.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
-from mjp.evaluation.severities import CORRUPTIONS
-from mjp.training.data import InMemory, embedded
+from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
+from mjp.evaluation.robustness.severities import CORRUPTIONS
+from mjp.pictures.sets import InMemory, embedded
 
 ALONE = ["--ratios", "--workers", "0"]  # no jigsaw
 

@@ -11,7 +11,7 @@ import pytest
 from mjp import __version__
 from mjp.cli import main as front
 from mjp.cli.main import COMMANDS, main
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 
 
 def python(code: str) -> "subprocess.CompletedProcess[str]":

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import mjp
 from method.tiny import generator, gradients, half_masked, pictures, relative_difference, vit
+from mjp.common.distributed import join
 from mjp.method.config import VARIANTS
-from mjp.training.distributed import join
 from processes import in_two_processes
 
 LABELS = torch.tensor([1, 7, 3, 0])

@@ -316,7 +316,7 @@ def test_unwrap_gives_back_the_same_object(name: str) -> None:
     assert mjp.MJP(network, VARIANTS[name]).unwrap() is network
 
 
-@pytest.mark.parametrize("name", set(VARIANTS) - {"B"})
+@pytest.mark.parametrize("name", sorted(set(VARIANTS) - {"B"}))
 def test_wrapping_changes_no_weight(name: str) -> None:
     network = vit()
     before = copy.deepcopy(network.state_dict())

@@ -12,17 +12,17 @@ from torch import Tensor
 
 import mjp.privacy.attacks as room
 from clients import attack, pictures, prior, send, tiny
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.attacks import april, attacks
 from mjp.privacy.attacks.span import _mask, _off, _row_space, _tilt
-from mjp.privacy.check import match, recover_labels
-from mjp.privacy.defences import parse
+from mjp.privacy.client.defences import parse
+from mjp.privacy.client.victim import Secret, make_update
 from mjp.privacy.metrics import psnr
+from mjp.privacy.server.self_check import match, recover_labels
+from mjp.privacy.server.view import Reconstruction, Refused, View
 from mjp.privacy.update import Update
-from mjp.privacy.victim import Secret, make_update
-from mjp.privacy.view import Reconstruction, Refused, View
 
 DISTILLED = "deit_tiny_distilled_patch16_224"
 POOLED: dict[str, Any] = {"class_token": False, "global_pool": "avg"}

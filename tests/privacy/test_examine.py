@@ -10,20 +10,20 @@ import pytest
 import timm
 import torch
 
-from mjp.errors import InputError
-from mjp.evaluation.models import Subject
+from mjp.common.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
+from mjp.models import Subject
+from mjp.pictures.sets import embedded
 from mjp.privacy.attacks import april
-from mjp.privacy.audit import QUANTITIES, Cells, Key, smallest_ratio, summarise
-from mjp.privacy.defences import disguise, parse
+from mjp.privacy.audit.cells import QUANTITIES, Cells, Key, smallest_ratio, summarise
+from mjp.privacy.client.defences import disguise, parse
 from mjp.privacy.examine import Finding, examine
-from mjp.privacy.pictures import spread
-from mjp.privacy.prior import fit_prior
+from mjp.privacy.server.prior import fit_prior
+from mjp.privacy.server.public_pictures import spread
+from mjp.privacy.server.view import Reconstruction, View, server_seed
 from mjp.privacy.update import Facts
-from mjp.privacy.view import Reconstruction, View, server_seed
-from mjp.training.data import embedded
 
 
 class Spy:

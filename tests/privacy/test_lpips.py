@@ -10,7 +10,7 @@ import torch
 import torchvision
 from torch import Tensor
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.privacy.lpips import find_lpips
 
 

@@ -7,9 +7,9 @@ from torch import Tensor
 from clients import pictures, prior, send, tiny
 from mjp.privacy.attacks import matching, matching_blind
 from mjp.privacy.attacks.matching import patch_edges, total_variation
-from mjp.privacy.check import match
 from mjp.privacy.metrics import best_permutation_psnr, psnr
-from mjp.privacy.view import Effort, Refused, View
+from mjp.privacy.server.self_check import match
+from mjp.privacy.server.view import Effort, Refused, View
 
 SHORT = Effort(steps=30, restarts=0, lr=0.05)
 

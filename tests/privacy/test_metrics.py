@@ -10,7 +10,7 @@ import torch
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.plan import plan_from_mask
 from mjp.method.shuffle import shuffle_image
 from mjp.privacy.metrics import (

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clients import send, tiny
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.privacy.update import Facts, Update, gradients_of, load_update
 
 

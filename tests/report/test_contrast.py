@@ -1,13 +1,12 @@
 """Colours of the page by the formula of WCAG 2: text needs 4.5 : 1 (AA) on what it stands on, lines of tables 3 : 1."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-import mjp.report
+from mjp.common.style import page_css
 
-CSS = (Path(mjp.report.__file__).parent / "page.css").read_text()
+CSS = page_css()
 LIGHT, DARK, PRINT = (
     dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
 )

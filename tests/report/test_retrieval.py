@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mjp.aladin.seeds import over_seeds
-from mjp.errors import InputError
+from mjp.aladin.training.seeds import over_seeds
+from mjp.common.errors import InputError
 from mjp.report.page import render
 from mjp.report.runs import collect
 from report.folders import Page, masking, retrieval, write_bench, write_eval, write_retrieval

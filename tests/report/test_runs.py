@@ -10,7 +10,7 @@ import tyro
 
 from mjp.cli import eval as evaluation
 from mjp.cli import study
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.report.page import render
 from mjp.report.runs import collect, describe
 from mjp.report.sections.making import command

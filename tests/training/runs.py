@@ -10,8 +10,8 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
+from mjp.common.distributed import World
 from mjp.training.config import TrainConfig, config_from
-from mjp.training.distributed import World
 from mjp.training.engine import Run, train
 
 TINY_VIT = ("patch_size=8", "embed_dim=24", "depth=1", "num_heads=2")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
 from mjp.training.config import TrainConfig
 from training.runs import TINY_VIT, settings

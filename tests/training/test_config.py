@@ -8,9 +8,10 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
+from mjp.common.runs.recipe import load_recipe, recipes
 from mjp.method.config import PRESETS, VARIANTS, MJPConfig
-from mjp.training.config import TrainConfig, config_from, load_recipe, named_config, parse_arguments, recipes
+from mjp.training.config import TrainConfig, config_from, named_config, parse_arguments
 
 NAMES = ["deit_small_imagenet", "mini_cifar10", "quickstart", "resnet50_imagenet", "swin_tiny_imagenet"]
 

@@ -11,8 +11,9 @@ import torch
 import torchvision.datasets
 from PIL import Image
 
-from mjp.errors import InputError
-from mjp.training.data import UNREADABLE, Augmented, Folder, embedded, load_data, transforms
+from mjp.common.errors import InputError
+from mjp.pictures.sets import Folder, embedded
+from mjp.training.data import UNREADABLE, Augmented, load_data, transforms
 from mjp.training.evaluate import Unreadable, evaluate
 from training.runs import ALONE, make_pictures, settings, started
 
@@ -45,7 +46,7 @@ def test_no_embedded_picture_is_in_both_parts() -> None:
 
 
 def test_the_embedded_pictures_take_at_most_12_megabytes() -> None:
-    sizes = [len(path.read_bytes()) for path in files("mjp.data").iterdir() if path.is_file()]
+    sizes = [len(path.read_bytes()) for path in files("mjp.pictures.embedded").iterdir() if path.is_file()]
     assert sum(sizes) <= 12_000_000
 
 

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from mjp.cli.main import main
-from mjp.errors import InputError
+from mjp.common.distributed import join
+from mjp.common.errors import InputError
 from mjp.training.config import TrainConfig
-from mjp.training.distributed import join
 from mjp.training.engine import train
 from processes import in_two_processes
 from training.runs import (

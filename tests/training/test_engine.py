@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import mjp
-from mjp.errors import InputError
-from mjp.training.checkpoint import load_checkpoint
+from mjp.common.errors import InputError
+from mjp.common.runs.checkpoint import load_checkpoint
 from mjp.training.config import TrainConfig, parse_arguments
 from mjp.training.data import Augmented
 from mjp.training.engine import Run, train

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mjp
+from mjp.common.seeds import PLAN, SAMPLE, STEP, derive_seed
 from mjp.method.shuffle import sample_spp_plan
-from mjp.training.order import PLAN, SAMPLE, STEP, Batches, derive_seed, epoch_length, epoch_order, rows_of
+from mjp.training.order import Batches, epoch_length, epoch_order, rows_of
 
 
 def batches(order: list[int], *, rank: int = 0, world: int = 1, accumulate: int = 1, start: int = 0) -> Batches:

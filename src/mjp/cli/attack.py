@@ -20,7 +20,7 @@ import tyro
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mjp.evaluation.models import Subject
+    from mjp.models import Subject
     from mjp.privacy.examine import Finding
 
     Tile = tuple[Tensor | str, str]  # a picture, or why there is none, and the line below
@@ -82,11 +82,11 @@ MAKING = ("defences", "label", "dtype", "lpips")  # an update, and scoring what 
 
 
 def run(options: Options) -> None:
-    from mjp.checks import number
-    from mjp.errors import InputError
-    from mjp.files import check_folder
+    from mjp.common.errors import InputError
+    from mjp.common.files import check_folder
+    from mjp.common.validate import number
     from mjp.privacy.attacks import find_attack
-    from mjp.privacy.defences import parse
+    from mjp.privacy.client.defences import parse
 
     _check_together(options)
     number("--seed", options.seed, least=0, most=2**63)
@@ -108,7 +108,7 @@ def run(options: Options) -> None:
 
 def _check_together(options: Options) -> None:
     """Refuse what would be ignored."""
-    from mjp.errors import InputError
+    from mjp.common.errors import InputError
 
     if options.gradients and options.pictures:
         raise InputError("--gradients audits an update from elsewhere, whose pictures are not known: leave them out")
@@ -125,7 +125,7 @@ def _check_together(options: Options) -> None:
 
 def _no_picture(text: str) -> str:
     """The name of an attack or a defence; --defences and --attacks also take what stands behind their names."""
-    from mjp.errors import InputError
+    from mjp.common.errors import InputError
 
     if Path(text).suffix[1:].isalpha():
         raise InputError(f"{text} looks like a file: pictures come first, mjp attack {text} --defences none")
@@ -134,7 +134,7 @@ def _no_picture(text: str) -> str:
 
 def find_subject(options: Options, **build: Any) -> "Subject":
     """The public model; with --weights the classifier is as wide as theirs."""
-    from mjp.evaluation.models import find_model
+    from mjp.models import find_model
     from mjp.privacy.update import plain_name, read_tensors
 
     weights = None
@@ -152,8 +152,8 @@ def tile(found: "Finding", caption: str) -> "Tile":
 
 
 def _write(options: Options, rows: Any, titles: list[str], title: str, figures: dict[str, Any]) -> None:
-    from mjp.cli.picture import contact_sheet
-    from mjp.files import write_atomically
+    from mjp.common.files import write_atomically
+    from mjp.pictures.sheet import contact_sheet
     from mjp.report.runs import describe
 
     pictures = {name: [shown for shown, _ in row] for name, row in rows.items()}

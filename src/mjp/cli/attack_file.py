@@ -9,21 +9,21 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mjp.cli.attack import FACTS, Options, find_subject, tile
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.privacy.attacks import Attack
-from mjp.privacy.check import CONVINCING, EXPLAINED
-from mjp.privacy.defences import parse
+from mjp.privacy.client.defences import parse
+from mjp.privacy.client.victim import shared_network
 from mjp.privacy.examine import Finding, try_attack
-from mjp.privacy.linear import EXACT
-from mjp.privacy.pictures import find_prior
+from mjp.privacy.server.linear import EXACT
+from mjp.privacy.server.public_pictures import find_prior
+from mjp.privacy.server.self_check import CONVINCING, EXPLAINED
+from mjp.privacy.server.view import View
 from mjp.privacy.update import Facts, Update, plain_name, read_tensors, stated_facts
-from mjp.privacy.victim import shared_network
-from mjp.privacy.view import View
 
 if TYPE_CHECKING:
     from mjp.cli.attack import Result
-    from mjp.evaluation.models import Subject
     from mjp.method.model import MJP
+    from mjp.models import Subject
 
 FAR = 0.5  # from [0, 1], in pixel values
 

@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 from mjp.cli.attack import Options, find_subject, tile
-from mjp.cli.picture import landscape, open_picture
-from mjp.errors import InputError
-from mjp.evaluation.models import Subject
+from mjp.common.errors import InputError
+from mjp.models import Subject
+from mjp.pictures.decode import open_picture
+from mjp.pictures.landscape import landscape
 from mjp.privacy.attacks import Attack
-from mjp.privacy.defences import Defence
+from mjp.privacy.client.defences import Defence
 from mjp.privacy.examine import GUESS, Finding, examine
 from mjp.privacy.lpips import find_lpips
-from mjp.privacy.pictures import find_prior
+from mjp.privacy.server.public_pictures import find_prior
 
 if TYPE_CHECKING:
     from mjp.cli.attack import Result, Tile

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mjp.evaluation.models import Subject
-    from mjp.privacy.audit import Cells
+    from mjp.models import Subject
+    from mjp.privacy.audit.cells import Cells
     from mjp.privacy.metrics import Perceptual
-    from mjp.privacy.prior import Prior
+    from mjp.privacy.server.prior import Prior
 
 DEFENCES = (
     *("none", "no-pe", "withheld-pe", "jp:0.27", "mjp:0.03", "mjp:0.09", "mjp:0.27", "mjp:0.5", "mjp:0.9", "mjp:1"),
@@ -68,16 +68,16 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.checks import number, whole
-    from mjp.errors import InputError
-    from mjp.evaluation.models import find_model
-    from mjp.evaluation.pictures import find_pictures
-    from mjp.files import check_folder
-    from mjp.fingerprint import fingerprint
+    from mjp.common.errors import InputError
+    from mjp.common.files import check_folder
+    from mjp.common.fingerprint import fingerprint
+    from mjp.common.validate import number, whole
+    from mjp.evaluation.batches import find_pictures
+    from mjp.models import find_model
     from mjp.privacy.attacks import find_attack
-    from mjp.privacy.audit import Cells, summarise
-    from mjp.privacy.audit_chart import draw_audit
-    from mjp.privacy.defences import parse
+    from mjp.privacy.audit.cells import Cells, summarise
+    from mjp.privacy.audit.chart import draw_audit
+    from mjp.privacy.client.defences import parse
     from mjp.privacy.lpips import find_lpips
     from mjp.report.runs import describe
 
@@ -130,10 +130,10 @@ def _attack_all(options: Options, subject: "Subject", source: Any, cells: "Cells
     from tqdm import tqdm
 
     from mjp.privacy.attacks import find_attack
-    from mjp.privacy.audit import Key
-    from mjp.privacy.defences import parse
+    from mjp.privacy.audit.cells import Key
+    from mjp.privacy.client.defences import parse
     from mjp.privacy.examine import examine
-    from mjp.privacy.view import Effort, server_seed
+    from mjp.privacy.server.view import Effort, server_seed
 
     pictures, labels = _private(options, subject, source)
     prior = _prior(options, subject, source)
@@ -166,7 +166,7 @@ def _private(options: Options, subject: "Subject", source: Any) -> "tuple[Tensor
     """The clients' pictures, spread over the data, and labels that the model has."""
     import torch
 
-    from mjp.privacy.pictures import spread
+    from mjp.privacy.server.public_pictures import spread
 
     chosen = _chosen(options, source)
     labels = torch.tensor([source.labels[k] for k in chosen])
@@ -181,8 +181,8 @@ def _chosen(options: Options, source: Any) -> list[int]:
 
 def _prior(options: Options, subject: "Subject", source: Any) -> "Prior":
     """From a public folder, or from pictures of the data that are not under attack."""
-    from mjp.privacy.pictures import PUBLIC, find_prior, spread
-    from mjp.privacy.prior import fit_prior
+    from mjp.privacy.server.prior import fit_prior
+    from mjp.privacy.server.public_pictures import PUBLIC, find_prior, spread
 
     if options.prior is not None or options.data == "embedded":
         return find_prior(options.prior, subject.size)
@@ -194,11 +194,11 @@ def _usefulness(options: Options, subject: "Subject", source: Any) -> dict[str, 
     """Accuracy, and accuracy and consistency under the jigsaws of the defences, where the classes are the model's."""
     import torch
 
-    from mjp.errors import InputError
-    from mjp.evaluation.pictures import batches
+    from mjp.common.distributed import World
+    from mjp.common.errors import InputError
+    from mjp.evaluation.batches import batches
     from mjp.evaluation.sweep import sweep
-    from mjp.privacy.defences import parse
-    from mjp.training.distributed import World
+    from mjp.privacy.client.defences import parse
     from mjp.training.evaluate import Unreadable
 
     try:
@@ -219,7 +219,7 @@ def _useful_under(text: str, useful: dict[str, Any]) -> tuple[Any, Any]:
     What noise, rounding or local steps cost in training was not: beside those, the accuracy of a model that was trained
     without them would promise protection for nothing.
     """
-    from mjp.privacy.defences import parse
+    from mjp.privacy.client.defences import parse
 
     defence = parse(text)
     free = replace(defence, noise=None, dp=None, prune=0.0, bf16=False, steps=0)
@@ -234,7 +234,7 @@ def _useful_under(text: str, useful: dict[str, Any]) -> tuple[Any, Any]:
 
 def _headline(rows: list[dict[str, Any]], models: tuple[str, ...]) -> dict[str, str]:
     """The smallest γ at which the best attack gains less than 1 dB over the data-free guess."""
-    from mjp.privacy.audit import MARGIN, smallest_ratio
+    from mjp.privacy.audit.cells import MARGIN, smallest_ratio
 
     found = {}
     for model in models:
@@ -250,7 +250,7 @@ def _headline(rows: list[dict[str, Any]], models: tuple[str, ...]) -> dict[str, 
 
 def _table(rows: list[dict[str, Any]], useful: dict[str, Any]) -> str:
     """What a person reads: one line for each model, defence and setting."""
-    from mjp.privacy.audit import GAINS
+    from mjp.privacy.audit.cells import GAINS
 
     wide = max(len(row["defence"]) for row in rows)
     columns = f"{'best attack':<14} {'PSNR, dB':<20} {'gain':>6} {'masked':>7} {'unmasked':>9} {'any order':>10}"
@@ -281,8 +281,8 @@ def _gain(row: dict[str, Any], name: str) -> str:
 
 
 def _write(options: Options, facts: dict[str, Any]) -> None:
-    from mjp.files import write_atomically
-    from mjp.privacy.audit import QUANTITIES
+    from mjp.common.files import write_atomically
+    from mjp.privacy.audit.cells import QUANTITIES
 
     write_atomically(options.out / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))
 

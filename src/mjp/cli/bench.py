@@ -35,7 +35,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.errors import InputError
+    from mjp.common.errors import InputError
 
     if min(options.batch, options.repeats, options.train_repeats) < 1:
         raise InputError("--batch, --repeats and --train-repeats must be at least 1")

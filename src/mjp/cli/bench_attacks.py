@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from tqdm import trange
 
-from mjp.cli.picture import landscape
-from mjp.evaluation.models import find_model
+from mjp.models import find_model
+from mjp.pictures.landscape import landscape
 from mjp.privacy.attacks import april, direct
-from mjp.privacy.defences import parse
+from mjp.privacy.client.defences import parse
+from mjp.privacy.client.victim import make_update, shared_network
 from mjp.privacy.metrics import psnr
-from mjp.privacy.pictures import find_prior
-from mjp.privacy.victim import make_update, shared_network
-from mjp.privacy.view import View
+from mjp.privacy.server.public_pictures import find_prior
+from mjp.privacy.server.view import View
 
 SIZE = 224
 

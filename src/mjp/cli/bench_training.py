@@ -14,8 +14,9 @@ import torch
 from torch import nn
 from tqdm import trange
 
-from mjp.training.config import TrainConfig, config_from, load_recipe
-from mjp.training.distributed import World
+from mjp.common.distributed import World
+from mjp.common.runs.recipe import load_recipe
+from mjp.training.config import TrainConfig, config_from
 from mjp.training.engine import Run
 
 

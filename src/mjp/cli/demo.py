@@ -21,7 +21,7 @@ class Options:
 
 def run(options: Options) -> None:
     from mjp.cli import attack, eval, jigsaw, report, study
-    from mjp.shipped import SHIPPED
+    from mjp.models import SHIPPED
 
     own = () if options.picture is None else (options.picture,)
     seed, out = options.seed, options.out

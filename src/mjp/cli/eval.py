@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from mjp.evaluation.severities import CORRUPTIONS, SEVERITIES
+from mjp.evaluation.robustness.severities import CORRUPTIONS, SEVERITIES
 
 if TYPE_CHECKING:
-    from mjp.evaluation.models import Subject
-    from mjp.evaluation.robustness_report import Robustness
-    from mjp.evaluation.robustness_sets import Generated
+    from mjp.evaluation.robustness.measure import Robustness
+    from mjp.evaluation.robustness.sets import Generated
     from mjp.evaluation.sweep import Sweep
-    from mjp.training.data import Pictures
+    from mjp.models import Subject
+    from mjp.pictures.sets import Pictures
 
 
 @dataclass
@@ -71,14 +71,16 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.evaluation.chart import draw_corruptions, draw_sweeps
-    from mjp.evaluation.models import find_model
-    from mjp.evaluation.pictures import batches, find_pictures
-    from mjp.evaluation.robustness_sets import Generated
+    from mjp.common.device import pick_device
+    from mjp.common.distributed import World
+    from mjp.common.files import check_folder, write_atomically
+    from mjp.evaluation.batches import batches, find_pictures
+    from mjp.evaluation.chart import draw_sweeps
+    from mjp.evaluation.robustness.chart import draw_corruptions
+    from mjp.evaluation.robustness.sets import Generated
     from mjp.evaluation.sweep import sweep
-    from mjp.files import check_folder, write_atomically
+    from mjp.models import find_model
     from mjp.report.runs import describe
-    from mjp.training.distributed import World, pick_device
     from mjp.training.evaluate import Unreadable
 
     _check(options)
@@ -128,7 +130,7 @@ def run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    from mjp.errors import InputError
+    from mjp.common.errors import InputError
 
     if not options.models:
         raise InputError("name at least one model: a shipped name, a folder, timm:NAME, or a hub repository OWNER/NAME")
@@ -150,10 +152,10 @@ def _check(options: Options) -> None:
 
 def _robustness(options: Options, pictures: "Pictures | None") -> "Robustness":
     """What the options ask for beside the jigsaw; refuses folders that are not complete."""
-    from mjp.errors import InputError
-    from mjp.evaluation.imagenet_subsets import IMAGENET_A, IMAGENET_O
-    from mjp.evaluation.robustness_report import Robustness
-    from mjp.evaluation.robustness_sets import CorruptedFolders, Generated, Grid, ImageNetSubset
+    from mjp.common.errors import InputError
+    from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O
+    from mjp.evaluation.robustness.measure import Robustness
+    from mjp.evaluation.robustness.sets import CorruptedFolders, Generated, Grid, ImageNetSubset
 
     grid: Grid | None = None
     natural = outliers = None
@@ -179,8 +181,8 @@ def _sheet(grid: "Generated", subject: "Subject") -> Any:
     """The first picture that can be read, clean and in every cell of the grid; None if there is no such picture."""
     from torch.nn.functional import interpolate
 
-    from mjp.cli.picture import contact_sheet
-    from mjp.evaluation.corruptions import to_pixels
+    from mjp.evaluation.robustness.corruptions import to_pixels
+    from mjp.pictures.sheet import contact_sheet
 
     def shown(picture: Any) -> Any:
         pixels = to_pixels(picture).unsqueeze(0)

@@ -36,8 +36,9 @@ def run(options: Options) -> None:
     import torch
 
     from mjp import MJP, InputError, variant
-    from mjp.cli.picture import landscape, open_picture
-    from mjp.files import write_atomically
+    from mjp.common.files import write_atomically
+    from mjp.pictures.decode import open_picture
+    from mjp.pictures.landscape import landscape
 
     if not timm.is_model(options.model):
         raise InputError(f"timm has no model {options.model!r}: timm.list_models() names them")
@@ -63,8 +64,8 @@ def _sheet(picture: "Tensor", cell: tuple[int, int], seed: int) -> Any:
     import torch
 
     from mjp import sample_plan, shuffle_image
-    from mjp.cli.picture import contact_sheet
     from mjp.method.shuffle import image_grid
+    from mjp.pictures.sheet import contact_sheet
 
     rows: dict[str, list[Tensor]] = {"masked": [], "shuffled": [], "put back": []}
     for ratio in RATIOS:

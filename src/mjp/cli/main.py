@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from mjp import __version__
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 
 # command: (module with an `Options` dataclass and `run(options)`, what it does)
 COMMANDS = {
@@ -60,7 +60,7 @@ def dispatch(program: str, commands: dict[str, tuple[str, str]], text: str, argu
 def _run(name: str, command: Any, arguments: list[str]) -> int:
     import tyro
 
-    from mjp.memory import keep_freed_memory
+    from mjp.common.malloc import keep_freed_memory
 
     keep_freed_memory()
     try:

@@ -20,8 +20,8 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.errors import InputError
-    from mjp.files import write_atomically
+    from mjp.common.errors import InputError
+    from mjp.common.files import write_atomically
     from mjp.report.page import render
     from mjp.report.runs import collect
 

@@ -16,7 +16,7 @@ import tyro
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mjp.evaluation.models import Subject
+    from mjp.models import Subject
 
 
 @dataclass
@@ -34,11 +34,11 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.errors import InputError
-    from mjp.evaluation.models import find_model
+    from mjp.common.errors import InputError
+    from mjp.common.files import check_folder, write_atomically
     from mjp.evaluation.positions import position_table, principal_components, regress
     from mjp.evaluation.study_chart import draw_positions
-    from mjp.files import check_folder, write_atomically
+    from mjp.models import find_model
     from mjp.report.runs import describe
 
     if not options.models:
@@ -79,9 +79,9 @@ def _attention(subjects: "list[Subject]", paths: tuple[Path, ...]) -> "tuple[dic
     """Attention maps of the models that have a class token, and the pictures as people see them."""
     import torch
 
-    from mjp.cli.picture import open_picture
     from mjp.evaluation.attention import class_attention
-    from mjp.training.data import embedded
+    from mjp.pictures.decode import open_picture
+    from mjp.pictures.sets import embedded
 
     size = max(max(subject.size) for subject in subjects)
     if paths:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.model import MJP
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.evaluation.chart import pyplot
+from mjp.common.charts import pyplot
+from mjp.common.files import write_atomically
 from mjp.evaluation.positions import principal_components, similarity, spectrum
-from mjp.files import write_atomically
 from mjp.method.localization import grid_targets
 from mjp.method.model import MJP
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mjp.evaluation.bootstrap import Bootstrap, Interval
+from mjp.common.stats import Bootstrap, Interval
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.method.plan import identity_plan, sample_plan

@@ -16,7 +16,7 @@ from timm.models import SwinTransformer, SwinTransformerV2, VisionTransformer, c
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan, identity_plan
 from mjp.method.shuffle import image_grid, shuffle_image, shuffle_tokens

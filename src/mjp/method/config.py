@@ -11,8 +11,8 @@ import warnings
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from mjp.checks import aspect_range, number, whole
-from mjp.errors import InputError
+from mjp.common.errors import InputError
+from mjp.common.validate import aspect_range, number, whole
 
 Shuffle = Literal["none", "jigsaw", "spp"]
 Position = Literal["keep", "none", "index", "unknown"]

@@ -22,8 +22,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from mjp.errors import InputError
-from mjp.files import write_atomically
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
 from mjp.method.config import MJPConfig
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 
 ITERATIONS = 20  # of the orthogonal iteration below; position tables have two dominant directions, it settles in a few
 

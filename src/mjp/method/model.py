@@ -15,7 +15,7 @@ import torch.distributed as dist
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.backbones import adapter_for
 from mjp.method.config import PRESETS, MJPConfig, as_carried, preset
 from mjp.method.hub import HubModel

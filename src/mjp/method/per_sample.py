@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.plan import Plan, check_plan
 from mjp.method.shuffle import image_grid
 

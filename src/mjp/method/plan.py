@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mjp.checks import aspect_range, number, pair, whole
-from mjp.errors import InputError
+from mjp.common.errors import InputError
+from mjp.common.validate import aspect_range, number, pair, whole
 from mjp.method.samplers import SAMPLERS, Law
 
 

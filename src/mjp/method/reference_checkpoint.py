@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 
 if TYPE_CHECKING:
     from mjp.method.model import MJP

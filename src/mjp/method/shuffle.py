@@ -7,8 +7,8 @@ embed(shuffle_image(x)) == shuffle_tokens(embed(x)). Shuffling tokens moves far 
 import torch
 from torch import Tensor
 
-from mjp.checks import pair
-from mjp.errors import InputError
+from mjp.common.errors import InputError
+from mjp.common.validate import pair
 from mjp.method.plan import Plan, check_plan, sample_plan
 
 

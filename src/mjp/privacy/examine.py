@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.evaluation.models import Subject
 from mjp.method.model import MJP
+from mjp.models import Subject
 from mjp.privacy.attacks import Attack
-from mjp.privacy.check import match
-from mjp.privacy.defences import Defence
+from mjp.privacy.client.defences import Defence
+from mjp.privacy.client.victim import Secret, make_update, shared_network
 from mjp.privacy.metrics import Perceptual, Score, match_batch, score
-from mjp.privacy.prior import Prior
+from mjp.privacy.server.prior import Prior
+from mjp.privacy.server.self_check import match
+from mjp.privacy.server.view import Effort, Reconstruction, Refused, View, server_seed
 from mjp.privacy.update import Update, load_update
-from mjp.privacy.victim import Secret, make_update, shared_network
-from mjp.privacy.view import Effort, Reconstruction, Refused, View, server_seed
 
 GUESS = "guess"  # the row of the data-free guess in every table
 

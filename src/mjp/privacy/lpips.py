@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.privacy.metrics import Perceptual
 
 LEAST = 31  # pixels: 11×11 stride 4, then two poolings of 3×3

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.shuffle import image_grid, patch_sides
 
 # An exact copy has no finite PSNR, and JSON has no infinity. Two float32 pictures of 224 px that differ in one value by

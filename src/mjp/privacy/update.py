@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from mjp.errors import InputError
-from mjp.files import write_atomically
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
 
 Kind = Literal["gradient", "fedavg"]
 MOST_STEPS = 1000

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mjp import __version__
+from mjp.common.style import page_css
 from mjp.report.runs import Run
 from mjp.report.sections import SECTIONS
 
@@ -27,7 +28,8 @@ def render(runs: Sequence[Run], *, title: str) -> str:
         if (found := section.find(runs)) is not None:
             name = section.__name__.rpartition(".")[2]
             sections.append({"name": name, "title": section.TITLE, "found": found})
-    return environment.get_template("template.html").render(title=title, sections=sections, version=__version__)
+    template = environment.get_template("template.html")
+    return template.render(title=title, sections=sections, version=__version__, css=Markup(page_css()))
 
 
 def breakable(text: str) -> Markup:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from PIL import Image, UnidentifiedImageError
 
 from mjp import __version__
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 
 KINDS = ("eval", "study", "attack", "audit", "aladin eval", "aladin bench")  # the commands whose results have a section
 USUAL = Path("out")

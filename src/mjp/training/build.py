@@ -11,7 +11,7 @@ from timm.optim import create_optimizer_v2
 from timm.scheduler import create_scheduler_v2
 from torch import nn
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
 from mjp.method.config import PRESETS, as_carried
 from mjp.method.model import MJP
 from mjp.training.config import TrainConfig

@@ -4,12 +4,9 @@ A data set gives PIL pictures by number; `Augmented` turns them into tensors. Al
 seed that is handed in with its number, so it depends neither on workers, nor on processes, nor on where a run resumed.
 """
 
-import json
 import random
-from dataclasses import dataclass, field
-from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,72 +14,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from mjp.errors import InputError
+from mjp.common.errors import InputError
+from mjp.pictures.sets import Folder, InMemory, Pictures, embedded
 from mjp.training.config import TrainConfig
 
-EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".gif", ".tif", ".tiff"}
 UNREADABLE = -1  # the label of a picture that could not be read: no prediction equals it
-
-
-class Pictures(Protocol):
-    classes: list[str]
-    labels: list[int]
-
-    def __len__(self) -> int: ...
-    def load(self, number: int) -> Image.Image: ...
-    def name(self, number: int) -> str: ...
-
-
-@dataclass
-class InMemory:
-    """Small pictures held as one (N, H, W, 3) array of bytes."""
-
-    pixels: "np.ndarray[Any, np.dtype[np.uint8]]"
-    labels: list[int]
-    classes: list[str]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def load(self, number: int) -> Image.Image:
-        return Image.fromarray(self.pixels[number])
-
-    def name(self, number: int) -> str:
-        return f"picture {number}"
-
-
-@dataclass
-class Folder:
-    """CLASS/* under a folder, classes in alphabetical order."""
-
-    root: Path
-    classes: list[str] = field(init=False)
-    labels: list[int] = field(init=False)
-    paths: list[Path] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.root.is_dir():
-            raise InputError(f"there is no folder {self.root}: name one with a folder of pictures for each class")
-        self.classes = sorted(p.name for p in self.root.iterdir() if p.is_dir())
-        self.paths, self.labels = [], []
-        for label, name in enumerate(self.classes):
-            found = sorted(p for p in (self.root / name).rglob("*") if p.suffix.lower() in EXTENSIONS)
-            if not found:
-                raise InputError(f"{self.root / name} holds no pictures ({', '.join(sorted(EXTENSIONS))})")
-            self.paths += found
-            self.labels += [label] * len(found)
-        if len(self.classes) < 2:
-            raise InputError(f"{self.root} has {len(self.classes)} class folders, at least 2 are needed")
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def load(self, number: int) -> Image.Image:
-        with Image.open(self.paths[number]) as file:
-            return file.convert("RGB")
-
-    def name(self, number: int) -> str:
-        return str(self.paths[number])
 
 
 def load_data(config: TrainConfig) -> tuple[Pictures, Pictures]:
@@ -96,15 +32,6 @@ def load_data(config: TrainConfig) -> tuple[Pictures, Pictures]:
         odd = sorted(set(train.classes) ^ set(val.classes))
         raise InputError(f"train and val of {config.data} have different classes: {', '.join(odd[:5])}")
     return train, val
-
-
-def embedded(split: str) -> InMemory:
-    """The part of CIFAR-10 that comes with the package: 500 training, 100 validation pictures a class, lossless."""
-    home = files("mjp.data")
-    facts = json.loads(home.joinpath(f"{split}.json").read_text())
-    with as_file(home.joinpath(f"{split}.webp")) as path, Image.open(path) as sheet:
-        tiles = np.array(sheet.convert("RGB")).reshape(-1, 32, facts["columns"], 32, 3)
-    return InMemory(tiles.transpose(0, 2, 1, 3, 4).reshape(-1, 32, 32, 3), facts["labels"], facts["classes"])
 
 
 def _cifar(config: TrainConfig, *, train: bool) -> InMemory:

@@ -21,16 +21,18 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from mjp.errors import InputError
-from mjp.files import write_atomically
+from mjp.common.distributed import World, join
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
+from mjp.common.runs.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
+from mjp.common.runs.log import Log, draw_curve
+from mjp.common.runs.recipe import refuse_other_run
+from mjp.common.seeds import PLAN, STEP, derive_seed
 from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
-from mjp.training.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
-from mjp.training.config import FREE_TO_CHANGE, TrainConfig, refuse_other_run
+from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, seed_transforms, transforms
-from mjp.training.distributed import World, join
 from mjp.training.evaluate import Unreadable, evaluate
-from mjp.training.log import Log, draw_curve
-from mjp.training.order import PLAN, STEP, Batches, derive_seed, epoch_length, epoch_order, rows_of
+from mjp.training.order import Batches, epoch_length, epoch_order, rows_of
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

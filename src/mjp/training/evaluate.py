@@ -8,10 +8,11 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from mjp.errors import InputError
+from mjp.common.distributed import World
+from mjp.common.errors import InputError
+from mjp.pictures.sets import Pictures
 from mjp.training.config import TrainConfig
-from mjp.training.data import Augmented, Pictures
-from mjp.training.distributed import World
+from mjp.training.data import Augmented
 
 
 class Unreadable:

@@ -6,20 +6,7 @@ So a run that resumes at step n draws what it would have drawn, and two processe
 from collections.abc import Iterator, Sized
 from typing import Any
 
-import torch
-
-SAMPLE, STEP, PLAN, ORDER = 1, 2, 3, 4  # what a seed is for
-
-
-def derive_seed(*parts: int) -> int:
-    """One 63-bit seed from several numbers, well mixed (splitmix64)."""
-    state = 0
-    for part in parts:
-        state = (state ^ (part & 0xFFFFFFFFFFFFFFFF)) + 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
-        state ^= state >> 31
-    return state >> 1
+from mjp.common.seeds import ORDER, SAMPLE, derive_seed, epoch_permutation
 
 
 def epoch_length(size: int, repeats: int) -> int:
@@ -36,8 +23,7 @@ def epoch_order(data: Sized, seed: int, epoch: int, repeats: int) -> list[int]:
         sampler = RepeatAugSampler(data, num_replicas=1, rank=0, num_repeats=repeats, selected_round=group)
         sampler.set_epoch(derive_seed(seed, epoch, ORDER))
         return list(sampler)
-    generator = torch.Generator().manual_seed(derive_seed(seed, epoch, ORDER))
-    return torch.randperm(len(data), generator=generator).tolist()
+    return epoch_permutation(len(data), seed, epoch)
 
 
 class Batches:

@@ -29,13 +29,13 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.charts import draw_latency
-    from mjp.aladin.latency import measure_latency
-    from mjp.aladin.shipped import find_aladin
-    from mjp.aladin.tables import latency_table
-    from mjp.checks import whole
-    from mjp.errors import InputError
-    from mjp.files import check_folder, write_atomically
+    from mjp.aladin.evaluate.charts import draw_latency
+    from mjp.aladin.evaluate.latency import measure_latency
+    from mjp.aladin.evaluate.tables import latency_table
+    from mjp.aladin.model.shipped import find_aladin
+    from mjp.common.errors import InputError
+    from mjp.common.files import check_folder, write_atomically
+    from mjp.common.validate import whole
     from mjp.report.runs import describe
 
     whole("--repeats", options.repeats, least=1)

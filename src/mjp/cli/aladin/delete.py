@@ -20,8 +20,8 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.index import Index
-    from mjp.errors import InputError
+    from mjp.aladin.index.store import Index
+    from mjp.common.errors import InputError
 
     index = Index(options.index)
     if not options.what or not all(options.what):  # "" would be the present folder, and all that is below it

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 if TYPE_CHECKING:
-    from mjp.aladin.data import Captioned
-    from mjp.aladin.model import Aladin
-    from mjp.aladin.relevance import Judgement
+    from mjp.aladin.data.captions import Captioned
+    from mjp.aladin.evaluate.relevance import Judgement
+    from mjp.aladin.model.aladin import Aladin
 
 
 @dataclass
@@ -60,16 +60,16 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.charts import draw_latency, draw_masking
-    from mjp.aladin.data import in_split, load_captions
-    from mjp.aladin.masking import vit_of
-    from mjp.aladin.relevance import read_judgements
-    from mjp.aladin.seeds import over_seeds
-    from mjp.aladin.shipped import find_aladin
-    from mjp.aladin.tables import latency_table, mask_table, scorer_table, seed_table
-    from mjp.files import check_folder
+    from mjp.aladin.data.captions import in_split, load_captions
+    from mjp.aladin.evaluate.charts import draw_latency, draw_masking
+    from mjp.aladin.evaluate.masking import vit_of
+    from mjp.aladin.evaluate.relevance import read_judgements
+    from mjp.aladin.evaluate.tables import latency_table, mask_table, scorer_table, seed_table
+    from mjp.aladin.model.shipped import find_aladin
+    from mjp.aladin.training.seeds import over_seeds
+    from mjp.common.device import pick_device
+    from mjp.common.files import check_folder
     from mjp.report.runs import describe
-    from mjp.training.distributed import pick_device
 
     _check(options)
     check_folder(options.out)
@@ -109,8 +109,8 @@ def run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    from mjp.checks import number, whole
-    from mjp.errors import InputError
+    from mjp.common.errors import InputError
+    from mjp.common.validate import number, whole
 
     if not options.models:
         raise InputError("name at least one model: the folder of a model, or of a run of mjp aladin train")
@@ -139,10 +139,10 @@ def _measured(
     judgements: "dict[str, list[Judgement]]",
     options: Options,
 ) -> dict[str, Any]:
-    from mjp.aladin.corpus import Corpus
-    from mjp.aladin.evaluate import choose_k, graded, measure, score_matrices
-    from mjp.aladin.masking import mask_curve
-    from mjp.aladin.seeds import training_of
+    from mjp.aladin.data.corpus import Corpus
+    from mjp.aladin.evaluate.masking import mask_curve
+    from mjp.aladin.evaluate.scorers import choose_k, graded, measure, score_matrices
+    from mjp.aladin.training.seeds import training_of
 
     settings: dict[str, Any] = {"workers": options.workers, "max_unreadable": options.max_unreadable}
     used = splits if model.matching_trained else {options.split: splits[options.split]}  # no K to choose
@@ -164,12 +164,12 @@ def _measured(
 
 
 def _timed(model: "Aladin", found: dict[str, Any], options: Options) -> dict[str, Any]:
-    from mjp.aladin.latency import measure_latency
+    from mjp.aladin.evaluate.latency import measure_latency
 
     return measure_latency(model, options.latency, rerank=found["scorers"]["two-stage"]["k"], seed=options.seed)
 
 
 def _write(facts: dict[str, Any], folder: Path) -> None:
-    from mjp.files import write_atomically
+    from mjp.common.files import write_atomically
 
     write_atomically(folder / "results.json", lambda path: path.write_text(json.dumps(facts, indent=2) + "\n"))

@@ -35,11 +35,11 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.index import FACTS, Index
-    from mjp.aladin.intake import index_pictures
-    from mjp.aladin.shipped import SHIPPED, find_aladin
-    from mjp.checks import whole
-    from mjp.training.distributed import pick_device
+    from mjp.aladin.index.intake import index_pictures
+    from mjp.aladin.index.store import FACTS, Index
+    from mjp.aladin.model.shipped import SHIPPED, find_aladin
+    from mjp.common.device import pick_device
+    from mjp.common.validate import whole
 
     whole("--workers", options.workers)
     before = Index(options.out).facts if (options.out / FACTS).is_file() else None

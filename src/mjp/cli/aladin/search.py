@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 if TYPE_CHECKING:
-    from mjp.aladin.explain import Word
-    from mjp.aladin.search import Found
+    from mjp.aladin.search.explain import Word
+    from mjp.aladin.search.two_stage import Found
 
 
 @dataclass
@@ -45,14 +45,14 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.explain import explain, unread_words
-    from mjp.aladin.index import Index
-    from mjp.aladin.search import name_hits, read_picture, read_query, two_stage
-    from mjp.aladin.sheet import MOST, contact_sheet, save_sheet
-    from mjp.aladin.shipped import find_aladin
-    from mjp.aladin.text import unknown_words
-    from mjp.files import check_folder, write_atomically
-    from mjp.training.distributed import pick_device
+    from mjp.aladin.index.store import Index
+    from mjp.aladin.model.shipped import find_aladin
+    from mjp.aladin.model.text import unknown_words
+    from mjp.aladin.search.explain import explain, unread_words
+    from mjp.aladin.search.sheet import MOST, contact_sheet, save_sheet
+    from mjp.aladin.search.two_stage import name_hits, read_picture, read_query, two_stage
+    from mjp.common.device import pick_device
+    from mjp.common.files import check_folder, write_atomically
 
     _check(options)
     check_folder(options.out)
@@ -80,7 +80,7 @@ def run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    from mjp.errors import InputError
+    from mjp.common.errors import InputError
 
     if bool(options.query) == (options.picture is not None):
         raise InputError("give a query in words, or a picture with --picture, and not both")
@@ -91,7 +91,7 @@ def _check(options: Options) -> None:
 
 
 def _table(found: "list[Found]", words: "dict[str, list[Word]]") -> str:
-    from mjp.aladin.intake import printable
+    from mjp.aladin.index.intake import printable
 
     lines = [f"{'':>4}  {'cosine':>7}  {'rank':>5}  {'alignment':>9}  file"]
     for rank, each in enumerate(found, 1):
@@ -107,7 +107,7 @@ def _table(found: "list[Found]", words: "dict[str, list[Word]]") -> str:
 
 
 def _facts(found: "list[Found]", words: "dict[str, list[Word]]") -> list[dict[str, Any]]:
-    from mjp.aladin.intake import printable
+    from mjp.aladin.index.intake import printable
 
     facts = []
     for each in found:

@@ -28,12 +28,12 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.index import Index
-    from mjp.aladin.serve import Site, serve
-    from mjp.aladin.shipped import find_aladin
-    from mjp.checks import whole
-    from mjp.errors import InputError
-    from mjp.training.distributed import pick_device
+    from mjp.aladin.index.store import Index
+    from mjp.aladin.model.shipped import find_aladin
+    from mjp.aladin.search.serve import Site, serve
+    from mjp.common.device import pick_device
+    from mjp.common.errors import InputError
+    from mjp.common.validate import whole
 
     whole("-k", options.k, least=1)
     whole("--rerank", options.rerank, least=0)

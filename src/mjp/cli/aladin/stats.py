@@ -17,8 +17,8 @@ class Options:
 
 
 def run(options: Options) -> None:
-    from mjp.aladin.index import Index
-    from mjp.aladin.intake import printable
+    from mjp.aladin.index.intake import printable
+    from mjp.aladin.index.store import Index
 
     index = Index(options.index)
     facts = _facts(index)
@@ -40,7 +40,7 @@ def _facts(index: Any) -> dict[str, Any]:
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from mjp.aladin.intake import printable
+    from mjp.aladin.index.intake import printable
 
     files = index.catalogue.files()
     changed = datetime.fromtimestamp(index.catalogue.path.stat().st_mtime, UTC).isoformat(timespec="seconds")

@@ -8,7 +8,7 @@ Tokens of the frozen backbone are computed once and kept in --cache. A run kille
 command is given again.
 """
 
-from mjp.aladin.config import AladinTraining, parse_arguments
+from mjp.aladin.training.config import AladinTraining, parse_arguments
 
 
 def parse(arguments: list[str]) -> AladinTraining:
@@ -16,6 +16,6 @@ def parse(arguments: list[str]) -> AladinTraining:
 
 
 def run(config: AladinTraining) -> None:
-    from mjp.aladin.train import train
+    from mjp.aladin.training.engine import train
 
     print(f"\nresult  {train(config)}")

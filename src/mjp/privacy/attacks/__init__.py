@@ -12,8 +12,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Protocol
 
-from mjp.errors import InputError
-from mjp.privacy.view import Reconstruction, View
+from mjp.common.errors import InputError
+from mjp.privacy.server.view import Reconstruction, View
 
 
 class Attack(Protocol):

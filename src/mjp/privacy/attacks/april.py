@@ -18,8 +18,8 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from mjp.method.model import MJP
-from mjp.privacy.linear import solve_spanned
-from mjp.privacy.view import Reconstruction, Refused, View
+from mjp.privacy.server.linear import solve_spanned
+from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME, TITLE = "april", "APRIL (modified network: block 0 without LayerNorm and residual)"
 

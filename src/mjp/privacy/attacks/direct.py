@@ -10,8 +10,8 @@ mixture of them, with the others as noise.
 
 import torch
 
-from mjp.privacy.linear import calm, noise_of, solve_mixed
-from mjp.privacy.view import Reconstruction, Refused, View
+from mjp.privacy.server.linear import calm, noise_of, solve_mixed
+from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME, TITLE = "direct", "direct closed form"
 MOST = 64  # pictures

@@ -8,9 +8,9 @@ only as well as the subspace attack knows them.
 import torch
 
 from mjp.privacy.attacks import direct, subspace
-from mjp.privacy.defences import parse
-from mjp.privacy.jigsaw import solve
-from mjp.privacy.view import Reconstruction, Refused, View
+from mjp.privacy.client.defences import parse
+from mjp.privacy.server.puzzle_solver import solve
+from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME, TITLE = "jigsaw", "closed form, then a jigsaw solver"
 

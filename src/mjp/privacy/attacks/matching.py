@@ -21,8 +21,8 @@ from tqdm import tqdm
 
 from mjp.method.plan import Plan, identity_plan
 from mjp.privacy.attacks import direct, span, subspace
-from mjp.privacy.check import match, normalised, public_plan, recover_labels, simulate
-from mjp.privacy.view import Reconstruction, Refused, View
+from mjp.privacy.server.self_check import match, normalised, public_plan, recover_labels, simulate
+from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME, TITLE = "matching", "gradient matching (knows the mask)"
 LARGEST, MOST = 8_000_000, 8  # parameters and pictures that a CPU gets through

@@ -4,7 +4,7 @@ The published attacks are of this kind. Beside the informed one it shows what a 
 """
 
 from mjp.privacy.attacks import matching
-from mjp.privacy.view import Reconstruction, View
+from mjp.privacy.server.view import Reconstruction, View
 
 NAME, TITLE = "matching-blind", "gradient matching (blind to the mask)"
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.privacy.linear import calm, solve_spanned
-from mjp.privacy.view import Reconstruction, Refused, View
+from mjp.privacy.server.linear import calm, solve_spanned
+from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME, TITLE = "span", "span attack (no position gradients)"
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mjp.privacy.linear import solve_open
-from mjp.privacy.view import Reconstruction, Refused, View
+from mjp.privacy.server.linear import solve_open
+from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME, TITLE = "subspace", "mask-aware subspace attack"
 Columns = Callable[[Tensor], Tensor]

@@ -1,0 +1,115 @@
+"""The nearest vectors: exact by default, approximate with faiss for millions of pictures. One result type.
+
+exact   every vector is compared, chunk by chunk, straight from the memory map
+ivf     faiss, inverted lists: √N·4 clusters, of which an eighth is searched, and more for a large k
+hnsw    faiss, a graph of neighbours
+
+An approximate search can end before it has met k vectors: then it is done again, exactly. A faiss structure is built
+once and kept in the index; when the index changes it is built again. In a folder that cannot be written it is kept in
+memory.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mjp.aladin.index.store import Index
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
+
+Engine = Literal["exact", "ivf", "hnsw"]
+_unwritten: dict[Path, Any] = {}  # the last structure that could not be kept, by the file it would be in
+
+
+class Neighbours(NamedTuple):
+    """Rows of the index, the nearest first."""
+
+    scores: Tensor  # (K,) cosines
+    rows: Tensor  # (K,) int64
+
+
+def nearest(index: Index, vector: Tensor, k: int, engine: Engine = "exact") -> Neighbours:
+    """The k pictures whose vectors are nearest to `vector` (D,); all of them if there are fewer."""
+    if not len(index):
+        raise InputError(f"{index.folder} holds no picture: mjp aladin index adds some")
+    k, query = min(k, len(index)), vector.float().cpu()
+    found = None if engine == "exact" else _faiss(index, query, k, engine)
+    return _ordered(*(found or _exact(index, query, k)))
+
+
+def _exact(index: Index, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    scores = torch.cat([chunk.vector @ query for chunk in index.chunks])
+    found = scores.topk(k)
+    return found.values, found.indices
+
+
+def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor] | None:
+    """None if faiss finds fewer than k."""
+    faiss = _library(engine)
+    structure = _structure(faiss, index, engine)
+    effort = _effort(faiss, structure, k, len(index), engine)
+    scores, rows = structure.search(query.unsqueeze(0).numpy(), k, params=effort)
+    return None if rows.min() < 0 else (torch.from_numpy(scores[0]), torch.from_numpy(rows[0]))
+
+
+def _library(engine: Engine) -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise InputError(f"--engine {engine} needs faiss: pip install 'mjp[faiss]', or leave the option out") from error
+    return faiss
+
+
+def _effort(faiss: Any, structure: Any, k: int, count: int, engine: Engine) -> Any:
+    """How far faiss looks: well beyond k, or it ends in silence before it has met so many."""
+    if engine == "hnsw":
+        return faiss.SearchParametersHNSW(efSearch=max(64, 2 * k))
+    lists = structure.nlist
+    return faiss.SearchParametersIVF(nprobe=min(lists, max(1, lists // 8, -(-4 * k * lists // count))))
+
+
+def _structure(faiss: Any, index: Index, engine: Engine) -> Any:
+    """The faiss index, from its file if that is up to date; without a file if none can be written."""
+    path = index.folder / f"{engine}-{index.stamp}.faiss"
+    if (kept := _unwritten.get(path)) is not None:
+        return kept
+    if not path.is_file():
+        built = _build(faiss, index, engine)
+        try:
+            write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
+        except OSError as error:
+            print(f"what {engine} has built is not kept for the next time ({error})", file=sys.stderr)
+            _unwritten.clear()
+            return _unwritten.setdefault(path, built)
+    return _read(faiss, path)
+
+
+def _build(faiss: Any, index: Index, engine: Engine) -> Any:
+    count, width = len(index), index.chunks[0].vector.shape[1]
+    lists = max(1, min(round(4 * count**0.5), count // 39))  # faiss wants 39 vectors per cluster to learn from
+    kinds = {"ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}
+    built = faiss.index_factory(width, kinds[engine], faiss.METRIC_INNER_PRODUCT)
+    if engine == "ivf":
+        built.cp.min_points_per_centroid = 1  # or faiss warns of a handful of pictures, on a stream of its own
+        built.train(torch.cat([chunk.vector for chunk in index.chunks]).numpy())
+    for chunk in index.chunks:
+        built.add(chunk.vector.numpy())
+    return built
+
+
+def _read(faiss: Any, path: Path) -> Any:
+    try:
+        return faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise InputError(f"{path} is damaged: remove it, it will be built again") from error
+
+
+def _ordered(scores: Tensor, rows: Tensor) -> Neighbours:
+    """The best first; of equals the one that was indexed first."""
+    rows, order = rows.sort()
+    scores = scores[order]
+    best = scores.argsort(descending=True, stable=True)
+    return Neighbours(scores[best], rows[best])

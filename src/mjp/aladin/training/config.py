@@ -1,0 +1,234 @@
+"""What defines an ALADIN model and its training. No torch in here: the command line prints its help from this file."""
+
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+import yaml
+
+from mjp.common.errors import InputError
+from mjp.common.runs.recipe import load_recipe, plain_value, value_of
+from mjp.common.validate import number, whole
+
+
+@dataclass(kw_only=True, frozen=True)
+class AladinConfig:
+    """The model: what is trained around a frozen vision backbone."""
+
+    backbone: str = "lite0"
+    """lite0 (from its PyPI package), a folder of an MJP model, timm:NAME, or a hub repository. It stays frozen."""
+    image_size: int | None = None
+    """Side of the input in pixels; without it the backbone's own."""
+    text: Literal["words", "pieces", "minilm"] = "pieces"
+    """Where words come from: a table of words that begins at what MiniLM (mjp[minilm]) says about them, a table of
+    pieces that begins anywhere, or MiniLM itself, frozen, which is then needed for every query."""
+    vocabulary: int = 4096
+    """Number of pieces that the captions give; the words of a table come on top."""
+    word_width: int = 128
+    """Width of the table of words."""
+    width: int = 192
+    """Width of tokens and vectors."""
+    layers: int = 2
+    """Transformer layers of each encoder."""
+    heads: int = 4
+    """Attention heads everywhere."""
+    align_width: int = 128
+    """Width in which patches and words are compared."""
+    alignment: Literal["MrSw", "MwSr", "sym", "MrAVGw"] = "MrSw"
+    """The alignment score, in training and in use."""
+    match_layers: int = 2
+    """Transformer layers of the matching head."""
+    match_shared: bool = True
+    """One matching head for pictures and texts."""
+    dropout: float = 0.1
+    """Dropout of encoders and matching head."""
+    word_drop: float = 0.1
+    """Share of pieces that training hides from the text encoder."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "word_width", "width", "layers", "heads", "align_width", "match_layers"):
+            whole(name, getattr(self, name), least=1)
+        for name in ("dropout", "word_drop"):
+            number(name, getattr(self, name), least=0, most=1)
+        if self.width % self.heads:
+            raise InputError(f"width {self.width} must be a multiple of heads {self.heads}")
+
+
+# the smallest values of a run's numbers
+LEAST_WHOLE = {
+    **dict.fromkeys(("views", "captions", "epochs", "batch_size", "eval_every", "log_every", "limit", "stop_after"), 1),
+    **{"workers": 0, "max_unreadable": 0},
+}
+LEAST_REAL = {
+    **dict.fromkeys(("lr", "weight_decay", "warmup_epochs", "clip_grad", "margin", "hard_warmup"), 0.0),
+    **{"teacher_scale": 1e-6, "student_scale": 1e-6},
+}
+
+
+@dataclass(kw_only=True)
+class AladinTraining:
+    """A training run. Fields not given on the command line come from the recipe."""
+
+    phase: Literal["align", "distill", "joint"] = "align"
+    """align: encoders and alignment head. distill: matching head, taught by a frozen teacher. joint: all at once."""
+    data: Path = Path("flickr8k")
+    """Folder with captions.json and images/, or a COCO or Karpathy json file. Without a dev split a part of train is
+    held out for it."""
+    pictures: Path | None = None
+    """Folder of the pictures, if they do not lie beside the json file."""
+    recipe: str = "aladin_flickr8k"
+    """aladin_flickr8k, or a YAML file."""
+    out: Path | None = None
+    """Folder of the run; by default out/aladin-PHASE. A run found there is continued."""
+    teacher: Path = Path("out/aladin-align")
+    """Run or model whose alignment head teaches; for distill."""
+    guide: Path | None = None
+    """Run or model whose alignment scores teach the alignment head, beside the true pairs; for align."""
+    cache: Path = Path("out/aladin-features")
+    """Folder for tokens on disk; several runs share it."""
+    resume: Path | None = None
+    """Checkpoint to continue from instead of the newest one in the folder."""
+
+    objective: Literal["distill+infonce", "distill", "infonce", "triplet"] = "distill+infonce"
+    """What the matching head learns from: the teacher, the true pairs, or both. The last two are controls."""
+    align_objective: Literal["triplet", "infonce"] = "triplet"
+    """What the alignment head learns from: hardest negatives with a margin, or all negatives of the batch."""
+    margin: float = 0.2
+    """Margin of the triplet losses."""
+    hard_warmup: float = 2.0
+    """Epochs over which the triplet losses go from the mean of all negatives to the hardest. Too few, and all scores
+    become equal: the loss stays at twice the margin."""
+    teacher_scale: float | None = None
+    """T of the distillation or of the guide; without it the one that makes their softmax most likely on dev pairs."""
+    student_scale: float = 20.0
+    """τ of the distillation and of InfoNCE at the start."""
+    learn_scale: bool = True
+    """Whether τ is learned."""
+
+    views: int = 2
+    """Views of training pictures kept on disk: 1 the picture, 2 and its mirror image, more: and random crops."""
+    captions: int = 2
+    """Captions per picture and step."""
+    epochs: int = 20
+    """Passes over the pictures."""
+    batch_size: int = 128
+    """Pictures per step."""
+    lr: float = 1e-3
+    """Largest learning rate of AdamW."""
+    weight_decay: float = 0.05
+    """None on biases, norms and the table of words or pieces."""
+    warmup_epochs: float = 1.0
+    """Epochs of linear warm-up; a cosine follows."""
+    clip_grad: float = 2.0
+    """Largest norm of the gradient."""
+    ema: float = 0.0
+    """Decay per step of a moving average of the weights, which is then what is evaluated and saved; 0 = none."""
+    max_unreadable: int = 0
+    """How many unreadable pictures to put up with. Each is named and left out."""
+    limit: int | None = None
+    """Train on this many pictures only, and evaluate on as many."""
+
+    seed: int = 0
+    """Seed of weights, order, captions, views and dropout."""
+    device: str = "auto"
+    """auto, cpu, cuda, ..."""
+    workers: int = 1
+    """Processes that read pictures."""
+    eval_every: int = 5
+    """Epochs between evaluations on dev (the last epoch is always evaluated)."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints inside an epoch; every epoch ends with one."""
+    log_every: int = 20
+    """Steps between lines in metrics.jsonl."""
+    stop_after: int | None = None
+    """Stop after this many steps in total, with a checkpoint; the same command goes on."""
+
+    model: AladinConfig = field(default_factory=AladinConfig)
+    """The model; distill takes all but the matching head from its teacher."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and name in LEAST_WHOLE:
+                whole(_flag(name), value, least=LEAST_WHOLE[name])
+            if value is not None and name in LEAST_REAL:
+                number(_flag(name), value, least=LEAST_REAL[name])
+        if number("--ema", self.ema, least=0) >= 1:
+            raise InputError(f"--ema must be below 1, not {self.ema}: at 1 the weights of the start would be saved")
+        if self.guide is not None and self.phase != "align":
+            raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
+        if self.batch_size < 2:
+            raise InputError("--batch-size must be at least 2: a picture needs another one to be told from")
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("out") / f"aladin-{self.phase}"
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump({name: plain_value(value) for name, value in asdict(self).items()}, sort_keys=False)
+
+
+# What may differ between a run and its continuation: it changes nothing in the result.
+FREE_TO_CHANGE = {
+    *("recipe", "out", "resume", "cache", "device", "workers", "checkpoint_minutes", "log_every", "stop_after"),
+    "max_unreadable",
+}
+
+
+def config_from(values: dict[str, Any]) -> AladinTraining:
+    """A configuration from plain values as YAML has them."""
+    values = dict(values)
+    model = values.pop("model", {})
+    for given, kind in ((values, AladinTraining), (model, AladinConfig)):
+        unknown = sorted(set(given) - {f.name for f in fields(kind)})
+        if unknown:
+            raise InputError(f"unknown field {', '.join(unknown)}: mjp aladin train --help lists all")
+    for name in ("data", "pictures", "out", "teacher", "guide", "cache", "resume"):
+        if values.get(name) is not None:
+            values[name] = Path(values[name])
+    try:
+        return AladinTraining(**values, model=AladinConfig(**model))
+    except TypeError as error:
+        raise InputError(f"a field has a value of the wrong kind: {error}") from error
+
+
+def parse_arguments(arguments: list[str], description: str) -> AladinTraining:
+    """Recipe, then what it says about the phase, then every option given."""
+    recipe = value_of(arguments, "--recipe") or "aladin_flickr8k"
+    values = load_recipe(recipe, "aladin") | {"recipe": recipe}
+    phase = value_of(arguments, "--phase") or values.get("phase", "align")
+    phases = values.pop("phases", {})
+    default = config_from({**values, "phase": phase, **phases.get(phase, {})})
+    config = tyro.cli(AladinTraining, prog="mjp aladin train", args=arguments, description=description, default=default)
+    _refuse_unread(config, default)
+    return config
+
+
+def _refuse_unread(config: AladinTraining, default: AladinTraining) -> None:
+    """Refuse options that change nothing. A recipe is for all phases and may set what one of them does not read."""
+    given, usual = (vars(each) | {f"model.{k}": v for k, v in vars(each.model).items()} for each in (config, default))
+    unread = [name for name, read in _read(config).items() if not read and given[name] != usual[name]]
+    if unread:
+        options = ", ".join(map(_flag, unread))
+        aims = [name for name in ("align_objective", "objective") if _read(config)[name]]
+        chosen = " ".join(f"{_flag(name)} {given[name]}" for name in ("phase", *aims))
+        raise InputError(f"a run with {chosen} does not read {options}: leave it out, or choose what it goes with")
+
+
+def _read(config: AladinTraining) -> dict[str, bool]:
+    """Whether a run reads the options that not every run does."""
+    aligns, matches = config.phase != "distill", config.phase != "align"
+    taught = matches and "distill" in config.objective
+    hinges = (aligns and config.align_objective == "triplet") or (matches and config.objective == "triplet")
+    scaled = matches and config.objective != "triplet"
+    frozen = {f.name for f in fields(AladinConfig)} - {"match_layers", "match_shared", "dropout"}
+    return {
+        **{"teacher": not aligns, "objective": matches, "align_objective": aligns},
+        **{"margin": hinges, "hard_warmup": hinges, "student_scale": scaled, "learn_scale": scaled},
+        "teacher_scale": taught or config.guide is not None,
+        **{f"model.{name}": aligns for name in sorted(frozen)},  # a student has its teacher's
+    }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,293 @@
+"""Training in three phases: `align` the tokens, `distill` a vector from them, or both `joint`ly.
+
+    run = AladinRun(config)        data, features on disk, model, optimizer; continues a run found in the folder
+    run.train()                    epochs of steps; evaluates on dev, logs, writes checkpoints
+
+As in mjp.training: whatever is random is seeded anew from (seed, epoch, step), there is no random state to save, and a
+run killed at any moment continues to the same bits. The folder of a run looks the same too.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.optim import create_optimizer_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from mjp.aladin.data.captions import load_captions, training_splits
+from mjp.aladin.data.corpus import Corpus, TeacherTokens, encode_corpus, on
+from mjp.aladin.evaluate.metrics import ranks, recall
+from mjp.aladin.model.aladin import Aladin, Encoded
+from mjp.aladin.model.alignment import align
+from mjp.aladin.training.build import fresh_model, learning_rate, student_of_teacher
+from mjp.aladin.training.config import FREE_TO_CHANGE, AladinTraining
+from mjp.aladin.training.guide import Guide, calibrate
+from mjp.aladin.training.losses import infonce, listnet, triplet
+from mjp.common.device import pick_device
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
+from mjp.common.runs.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
+from mjp.common.runs.log import Log, draw_curve
+from mjp.common.runs.recipe import refuse_other_run
+from mjp.common.seeds import SAMPLE, STEP, derive_seed
+from mjp.training.order import epoch_order
+
+LARGEST_SCALE = 100.0
+
+
+def train(config: AladinTraining) -> Path:
+    """Train, or continue, one run; the folder of the trained model."""
+    return AladinRun(config).train()
+
+
+class AladinRun:
+    """All that a run consists of, and the loop over it."""
+
+    def __init__(self, config: AladinTraining) -> None:
+        self.config, self.folder, self.device = config, config.folder, pick_device(config.device)
+        self.found = config.resume or find_checkpoint(self.folder / "checkpoints")
+        if self.found is not None and (self.folder / "config.yaml").exists():  # before anything is computed
+            refuse_other_run(self.folder / "config.yaml", config.to_yaml(), FREE_TO_CHANGE)
+        data = load_captions(config.data, config.pictures)
+        train, dev = (split[: config.limit] for split in training_splits(data))
+        torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
+        self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, train)
+        self.model = self.model.to(self.device)
+        self.model.matching_trained = config.phase != "align"
+        common: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
+        self.corpus = Corpus(self.model, train, config.cache, views=config.views, **common)
+        self.dev = Corpus(self.model, dev, config.cache, **common)
+        self.steps_per_epoch = len(self.corpus.items) // config.batch_size
+        if self.steps_per_epoch == 0:
+            raise InputError(
+                f"one step takes {config.batch_size} pictures, {config.data} has {len(self.corpus.items)} for "
+                "training: lower --batch-size"
+            )
+        self.teacher_scale = config.teacher_scale
+        self.frozen: TeacherTokens | None = None
+        self.guide = None if config.guide is None else Guide(config, train, dev, self.device)
+        if config.phase == "distill":
+            self.frozen = TeacherTokens(self.model, self.corpus)
+            self._calibrate()
+        self.optimizer = create_optimizer_v2(self.model, "adamw", lr=config.lr, weight_decay=config.weight_decay)
+        self.ema = ModelEmaV3(self.model, decay=config.ema) if config.ema else None
+        self.step, self.sums = 0, {}  # type: int, dict[str, float]
+        self.log = Log(self.folder, tensorboard=False)
+
+    def train(self) -> Path:
+        config, last = self.config, self.config.epochs * self.steps_per_epoch
+        self._open_folder()
+        end = last if config.stop_after is None else min(last, config.stop_after)
+        while self.step < end:
+            epoch = self.step // self.steps_per_epoch
+            self._train_epoch(epoch, end)
+            if self.step % self.steps_per_epoch == 0:
+                self._finish_epoch(epoch)
+        if self.step < last:
+            self.save()
+            return self.folder
+        title = f"ALADIN, {config.phase}" + ("" if config.phase == "align" else f", {config.objective}")
+        draw_curve(self.log, self.folder / "curve.png", title, "rsum", "rsum on dev")
+        self._evaluated().save(self.folder / "model")
+        return self.folder / "model"
+
+    def _train_epoch(self, epoch: int, end: int) -> None:
+        config, first = self.config, epoch * self.steps_per_epoch
+        order = epoch_order(self.corpus.items, config.seed, epoch, 1)
+        if self.step == first:
+            self.sums = {}
+            if config.phase == "joint" and "distill" in config.objective:
+                self._calibrate()  # the teacher has changed
+        began, done, saved = time.perf_counter(), 0, time.monotonic()
+        bar = tqdm(
+            total=self.steps_per_epoch,
+            initial=self.step - first,
+            desc=f"epoch {epoch + 1}/{config.epochs}",
+            unit="step",
+            disable=None,
+        )
+        with bar:
+            while self.step < min(first + self.steps_per_epoch, end):
+                begin = (self.step - first) * config.batch_size
+                for name, value in self._update(order[begin : begin + config.batch_size]).items():
+                    self.sums[name] = self.sums.get(name, 0.0) + value
+                self.step, done = self.step + 1, done + 1
+                bar.update()
+                ended = self.step == first + self.steps_per_epoch
+                if self.step % config.log_every == 0 or ended:
+                    seen = {name: total / (self.step - first) for name, total in self.sums.items()}
+                    bar.set_postfix(loss=f"{seen['train_loss']:.4g}")
+                    speed = done * config.batch_size / (time.perf_counter() - began)
+                    self.log.write("step", self.step, **seen, lr=self.optimizer.param_groups[0]["lr"], pictures_s=speed)
+                if not ended and time.monotonic() - saved > 60 * config.checkpoint_minutes:
+                    self.save()
+                    saved = time.monotonic()
+
+    def _update(self, numbers: list[int]) -> dict[str, float]:
+        """One optimizer step on these pictures; its losses and the norm of the gradient."""
+        config = self.config
+        self.model.train()  # in distill the teacher has no dropout: its encoders do not run, their tokens are on disk
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(config, self.step / self.steps_per_epoch)
+        torch.manual_seed(derive_seed(config.seed, self.step, STEP))  # dropout
+        generator = torch.Generator().manual_seed(derive_seed(config.seed, self.step, SAMPLE))
+        views = torch.randint(config.views, (len(numbers),), generator=generator).tolist()
+        captions = self._draw_captions(numbers, generator)
+        same = self.corpus.same(numbers, captions).to(self.device)
+        pictures, texts = self._encoded(numbers, views, captions)
+        guided = None if self.guide is None else self.guide.scores(numbers, views, captions)
+        parts = self._losses(pictures, texts, same, guided)
+        loss = torch.stack(list(parts.values())).sum()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_grad)
+        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
+            path = self.save()
+            raise InputError(
+                f"the loss or its gradient was not finite in step {self.step + 1}. The last good step is saved in "
+                f"{path}: lower --lr, raise --warmup-epochs, or lower --clip-grad"
+            )
+        self.optimizer.step()
+        with torch.no_grad():
+            for scale in (self.model.log_scale, self.model.log_align_scale):
+                scale.clamp_(max=math.log(LARGEST_SCALE))
+        if self.ema is not None:
+            self.ema.update(self.model, self.step)
+        seen = {f"train_{name}": value.item() for name, value in parts.items()}
+        return {"train_loss": loss.item(), **seen, "gradient_norm": norm.item()}
+
+    def _encoded(self, numbers: list[int], views: list[int], captions: list[int]) -> tuple[Encoded, Encoded]:
+        if self.frozen is not None:
+            pictures, texts = self.frozen.read(numbers, views, captions)
+            return on(self.device, pictures), on(self.device, texts)
+        tokens, words = self.corpus.tokens(numbers, views), self.corpus.words(self.model, captions)
+        return self.model.encode_tokens(on(self.device, tokens)), self.model.encode_words(on(self.device, words))
+
+    def _losses(
+        self, pictures: Encoded, texts: Encoded, same: Tensor, guided: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The parts of the loss. A frozen alignment head does not learn; none learns from its student."""
+        config, model = self.config, self.model
+        hinge = {"margin": config.margin, "hardness": min(1.0, self.step / max(1, self._steps(config.hard_warmup)))}
+        parts: dict[str, Tensor] = {}
+        aligned = torch.zeros_like(same, dtype=torch.float32)
+        if config.phase != "distill" or "distill" in config.objective:
+            aligned = self._alignment(pictures, texts)
+        if config.phase != "distill":
+            parts["align"] = (
+                triplet(aligned, same, **hinge)
+                if config.align_objective == "triplet"
+                else infonce(model.log_align_scale.exp() * aligned, same)
+            )
+        if guided is not None:
+            parts["guide"] = listnet(model.log_align_scale.exp() * aligned, guided)
+        if config.phase == "align":
+            return parts
+        matched = model.vectors(pictures, text=False) @ model.vectors(texts, text=True).T
+        scaled = model.log_scale.exp() * matched
+        if "distill" in config.objective:
+            parts["distill"] = listnet(scaled, (self.teacher_scale or 1.0) * aligned)
+        if "infonce" in config.objective:
+            parts["infonce"] = infonce(scaled, same)
+        if config.objective == "triplet":
+            parts["triplet"] = triplet(matched, same, **hinge)
+        return parts
+
+    def _alignment(self, pictures: Encoded, texts: Encoded) -> Tensor:
+        model = self.model
+        with torch.set_grad_enabled(self.frozen is None):
+            patches, words = model.aligned(pictures, text=False), model.aligned(texts, text=True)
+            return align(patches, pictures.valid, words, texts.valid, mode=model.config.alignment)
+
+    def _calibrate(self) -> None:
+        """Set T, unless it is given."""
+        if self.config.teacher_scale is None:
+            self.teacher_scale = calibrate(self.model, self.dev, self.config.batch_size)
+
+    def _draw_captions(self, numbers: list[int], generator: torch.Generator) -> list[int]:
+        """Some captions of every picture, drawn without replacement."""
+        chosen = []
+        for n in numbers:
+            begin, count = self.corpus.first[n], len(self.corpus.items[n].captions)
+            drawn = torch.randperm(count, generator=generator)[: self.config.captions]
+            chosen += (begin + drawn).tolist()
+        return chosen
+
+    def _finish_epoch(self, epoch: int) -> None:
+        config, result = self.config, dict[str, Any]()
+        if (epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs:
+            heads = {"alignment": config.phase != "distill", "matching": config.phase != "align"}
+            result = dev_recall(self._evaluated(), self.dev, **heads)
+        means = {name: total / self.steps_per_epoch for name, total in self.sums.items()}
+        scales = {"teacher_scale": self.teacher_scale, "student_scale": self.model.log_scale.exp().item()}
+        self.log.write("epoch", self.step, epoch=epoch + 1, **means, **scales, **result)
+        self.save()
+        shown = ", ".join(f"{name} {value:.1f}" for name, value in result.items() if "rsum" in name)
+        tqdm.write(f"epoch {epoch + 1}: loss {means['train_loss']:.4f}" + (f", dev {shown}" if shown else ""))
+
+    def _evaluated(self) -> Aladin:
+        return self.model if self.ema is None else self.ema.module
+
+    def _steps(self, epochs: float) -> int:
+        return round(epochs * self.steps_per_epoch)
+
+    def _teacher(self) -> str | None:
+        """The hash of whoever teaches."""
+        tokens = self.frozen if self.guide is None else self.guide.tokens
+        return None if tokens is None else tokens.teacher
+
+    def save(self) -> Path:
+        """Write a checkpoint."""
+        state = {
+            "model": self.model.state_dict(),
+            "ema": None if self.ema is None else self.ema.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "sums": self.sums,
+            "teacher_scale": self.teacher_scale,
+            "teacher": self._teacher(),
+        }
+        return save_checkpoint(self.folder / "checkpoints", state)
+
+    def _restore(self, path: Path) -> None:
+        state = load_checkpoint(path)
+        if state.get("teacher") != self._teacher():
+            given = self.config.guide or self.config.teacher
+            raise InputError(f"{path} had another teacher than {given}: give it that one, or another --out")
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.ema is not None:
+                self.ema.module.load_state_dict(state["ema"])
+            self.step, self.sums, self.teacher_scale = state["step"], state["sums"], state["teacher_scale"]
+        except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise InputError(f"{path} belongs to another model: {str(error).splitlines()[0]}") from error
+
+    def _open_folder(self) -> None:
+        """Start a new run, or continue the one that is there if it is the same."""
+        if self.found is not None:
+            self._restore(self.found)
+            print(f"continuing {self.folder} at step {self.step} from {self.found}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / "config.yaml", lambda temporary: temporary.write_text(self.config.to_yaml()))
+        self.log.rewind(self.step)
+
+
+def dev_recall(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool) -> dict[str, float]:
+    """Recall on a corpus by either head; `rsum` is the matching head's if there is one."""
+    pictures, texts = encode_corpus(model, corpus)
+    found: dict[str, float] = {}
+    scores: dict[str, Tensor] = {}
+    if alignment:
+        scores["align_"] = model.alignment(pictures, texts)
+    if matching:
+        scores["match_"] = pictures.vector @ texts.vector.T
+    for name, matrix in scores.items():
+        result = recall(ranks(matrix.cpu(), corpus.owner))
+        found |= {f"{name}i2t_r1": result.i2t[0], f"{name}t2i_r1": result.t2i[0], f"{name}rsum": result.rsum}
+        found["rsum"] = result.rsum
+    return found

@@ -1,0 +1,74 @@
+"""Checkpoints that survive a kill at any moment.
+
+    RUN/
+      config.yaml          all that defines the run
+      metrics.jsonl        one line per logged step and per epoch
+      checkpoints/
+        last.pt            weights, moving average, optimizer, scaler, position in the run, what was counted so far
+        previous.pt        the one before
+      curve.png, model/    at the end: training curve; the model as `MJP.from_pretrained` reads it
+
+A checkpoint is written to a temporary name, synced and renamed. It holds tensors and plain values only and is read with
+torch's weights-only loader.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
+
+FORMAT = "mjp-training-1"
+
+
+def save_checkpoint(folder: Path, state: dict[str, Any]) -> Path:
+    """Write last.pt; the one that was there becomes previous.pt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    last, previous, fresh = folder / "last.pt", folder / "previous.pt", folder / "fresh.pt"
+    for unfinished in folder.glob(".fresh.*.tmp.pt"):  # of a run killed while it wrote
+        unfinished.unlink(missing_ok=True)
+    try:
+        write_atomically(fresh, lambda path: torch.save({"format": FORMAT, **state}, path))
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        newest = find_checkpoint(folder)
+        kept = "there is none yet" if newest is None else f"the last one is intact: {newest}"
+        raise InputError(f"no checkpoint could be written to {folder} ({_first_line(error)}); {kept}") from error
+    if last.exists():
+        os.replace(last, previous)
+    os.replace(fresh, last)
+    return last
+
+
+def find_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run. Killed between two renames, a run has a fresh.pt that is complete."""
+    for name in ("fresh.pt", "last.pt", "previous.pt"):
+        if (folder / name).exists():
+            return folder / name
+    return None
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; refuse a damaged or foreign one by name, and offer the previous one."""
+    if not path.is_file():
+        raise InputError(f"there is no checkpoint {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # on foreign bytes an unpickler may stumble over anything
+        raise InputError(f"{path} is damaged or not a checkpoint ({_first_line(error)}){_offer(path)}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise InputError(f"{path} is not a checkpoint of mjp train{_offer(path)}")
+    return state
+
+
+def _offer(path: Path) -> str:
+    previous = path.with_name("previous.pt")
+    if path.name != "previous.pt" and previous.exists():
+        return f": --resume {previous} continues from the one before"
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,187 @@
+"""Pictures on their way into an index: only what is new is encoded, and what cannot be read is named."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from aladin.gallery import declared_png, draw_picture, make_gallery, take_in
+from mjp.aladin.index import intake as module
+from mjp.aladin.index.intake import Encoder, content_hash, find_pictures, printable
+from mjp.aladin.index.store import Index
+from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.common.errors import InputError
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    return make_gallery(tmp_path / "pictures", 4)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of what is encoded from now on."""
+    seen: list[str] = []
+    encode = Encoder.__call__
+
+    def count(self: Encoder, images: object, ids: list[str]) -> Codes:
+        seen.extend(ids)
+        return encode(self, images, ids)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Encoder, "__call__", count)
+    return seen
+
+
+def test_only_what_is_new_or_changed_is_encoded(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, out = counted(monkeypatch), tmp_path / "index"
+    take_in(pictures, out, model)
+    assert len(seen) == 4
+    _, intake = take_in(pictures, out, model)
+    assert (len(seen), intake.unchanged, intake.added) == (4, 4, 0)
+    old = content_hash(pictures / "a" / "01.png")
+    draw_picture(pictures / "a" / "01.png", 71)
+    draw_picture(pictures / "new.png", 72)
+    index, intake = take_in(pictures, out, model)
+    assert (len(seen), intake.unchanged, intake.added, len(index)) == (6, 3, 2, 5)
+    assert index.row(old) is None  # no file has that content any more
+    (pictures / "new.png").touch()
+    _, intake = take_in(pictures, out, model)  # another time, the same content
+    assert (len(seen), intake.linked) == (6, 1)
+
+
+@pytest.mark.parametrize("commit", [2, 256])  # the copy in another batch than its original, or in the same
+def test_the_same_picture_at_two_paths_is_stored_once(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: int
+) -> None:
+    monkeypatch.setattr(module, "COMMIT", commit)
+    shutil.copy(pictures / "a" / "01.png", pictures / "b" / "99.png")
+    index, intake = take_in(pictures, tmp_path / "index", model)
+    assert (intake.added, intake.linked, len(index)) == (4, 1, 4)
+    paths = index.catalogue.paths(content_hash(pictures / "b" / "99.png"))
+    assert paths == [(pictures / name).resolve() for name in ("a/01.png", "b/99.png")]
+
+
+def test_two_folders_can_share_an_index(model: Aladin, pictures: Path, tmp_path: Path) -> None:
+    take_in(pictures, tmp_path / "index", model)
+    index, intake = take_in(make_gallery(tmp_path / "other", 6), tmp_path / "index", model)
+    assert (intake.added, intake.linked, intake.gone, len(index)) == (2, 4, [], 6)
+
+
+def test_what_cannot_be_read_is_named_with_the_reason(model: Aladin, pictures: Path, tmp_path: Path) -> None:
+    (pictures / "empty.jpg").write_bytes(b"")
+    (pictures / "text.png").write_text("no picture")
+    (pictures / "huge.png").write_bytes(declared_png(40_000, 40_000))
+    (pictures / "large.png").write_bytes(declared_png(10_000, 10_000))  # PIL warns, and finds no pixels
+    half = (pictures / "a" / "01.png").read_bytes()
+    (pictures / "half.png").write_bytes(half[: len(half) // 2])
+    (pictures / "nowhere.png").symlink_to(pictures / "gone.png")
+    os.mkfifo(pictures / "pipe.png")
+    index, intake = take_in(pictures, tmp_path / "index", model)
+    problems = {file.path.name: str(file.problem) for file in intake.unreadable}
+    names = ["empty.jpg", "half.png", "huge.png", "large.png", "nowhere.png", "pipe.png", "text.png"]
+    assert (len(index), sorted(problems)) == (4, names)
+    assert "empty" in problems["empty.jpg"]
+    assert "million pixels" in problems["huge.png"]
+    assert "not a picture" in problems["text.png"]
+    assert problems["pipe.png"] == problems["nowhere.png"] == "not a regular file"
+    Image.new("RGB", (9, 9)).save(pictures / "empty.jpg")
+    index, intake = take_in(pictures, tmp_path / "index", model)  # they are tried again
+    assert (len(index), intake.added, len(intake.unreadable)) == (5, 1, 6)
+
+
+def test_nothing_to_index_is_said(model: Aladin, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no picture"):
+        take_in(tmp_path / "empty", tmp_path / "index", model)
+    with pytest.raises(InputError, match="there is no folder"):
+        take_in(tmp_path / "nowhere", tmp_path / "index", model)
+    assert not (tmp_path / "index").exists()
+    (tmp_path / "empty" / "zero.jpg").touch()
+    with pytest.raises(InputError, match=r"none of the 1 pictures .* the file is empty"):
+        take_in(tmp_path / "empty", tmp_path / "index", model)
+    assert not (tmp_path / "index").exists()
+
+
+def test_files_that_have_gone_leave_when_asked_to(model: Aladin, pictures: Path, tmp_path: Path) -> None:
+    take_in(pictures, tmp_path / "index", model)
+    (pictures / "a" / "01.png").unlink()
+    index, intake = take_in(pictures, tmp_path / "index", model)
+    assert (len(intake.gone), len(index)) == (1, 4)
+    index, _ = take_in(pictures, tmp_path / "index", model, prune=True)
+    assert len(index) == len(Index(tmp_path / "index")) == 3
+
+
+def close(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody look into a folder, not even root, who runs tests in containers."""
+    scan = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path) == folder.resolve():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+
+def test_what_cannot_be_looked_into_is_named_and_not_taken_for_gone(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(pictures, tmp_path / "index", model)
+    (pictures / "b" / "00.png").unlink()
+    with monkeypatch.context() as patch:
+        close(pictures / "a", patch)
+        index, intake = take_in(pictures, tmp_path / "index", model, prune=True)
+    assert intake.closed == {(pictures / "a").resolve(): "Permission denied"}
+    assert [path.name for path in intake.gone] == ["00.png"]
+    assert len(index) == 3
+    _, intake = take_in(pictures, tmp_path / "index", model)
+    assert (intake.closed, intake.gone, intake.unchanged) == ({}, [], 3)
+
+
+def test_a_folder_that_cannot_be_looked_into_at_all(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close(pictures, monkeypatch)
+    with pytest.raises(InputError, match="cannot be looked into: Permission denied"):
+        take_in(pictures, tmp_path / "index", model)
+
+
+def test_a_known_picture_that_cannot_be_read_keeps_its_entry(model: Aladin, pictures: Path, tmp_path: Path) -> None:
+    take_in(pictures, tmp_path / "index", model)
+    path = (pictures / "a" / "01.png").resolve()
+    content, name = path.read_bytes(), content_hash(path)
+    path.write_bytes(b"")
+    for _ in range(2):  # the second time the problem is known
+        index, intake = take_in(pictures, tmp_path / "index", model, prune=True)
+        assert [file.path for file in intake.unreadable] == [path]
+        assert (len(index), intake.added, intake.linked) == (4, 0, 0)
+        assert index.catalogue.paths(name) == [path]
+    path.write_bytes(content)
+    index, intake = take_in(pictures, tmp_path / "index", model)
+    assert (len(index), intake.unreadable, intake.linked) == (4, [], 1)
+
+
+def test_hidden_files_and_other_files_are_left_out(tmp_path: Path) -> None:
+    for name in ("x.PNG", ".x.png", ".cache/x.png", "x.txt", "y/x.webp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = [path.relative_to(tmp_path.resolve()).as_posix() for path in find_pictures(tmp_path)[0]]
+    assert found == ["x.PNG", "y/x.webp"]
+
+
+def test_file_names_need_not_be_text(model: Aladin, pictures: Path, tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(pictures) + b"/\xff\x1b[31m.png"))
+    try:
+        draw_picture(odd, 50)
+    except OSError:
+        pytest.skip("this file system wants text")
+    index, _ = take_in(pictures, tmp_path / "index", model)
+    (path,) = index.catalogue.paths(content_hash(odd))
+    assert path.name == odd.name
+    assert path.is_file()
+    assert printable(path.name) == "��[31m.png"

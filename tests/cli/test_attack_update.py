@@ -1,0 +1,177 @@
+"""`mjp attack --gradients`: an update is audited as its client made it, and never called safe in error."""
+
+import mjp  # isort: skip  before timm: it makes torchvision importable
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mjp.cli.attack_file import verdict
+from mjp.cli.main import main
+from mjp.pictures.sets import embedded
+from mjp.privacy.client.defences import parse
+from mjp.privacy.client.victim import as_mjp, make_update, shared_network
+from mjp.privacy.examine import Finding
+
+NAME, SIZE = "test_vit", (64, 64)  # 16 patches, 64 dimensions: equations to spare
+
+
+def client(**changes: Any) -> Any:
+    """A timm model whose weights are not those of seed 0."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        return timm.create_model(NAME, **{"img_size": SIZE, "num_classes": 10, **changes}).eval()
+
+
+def picture() -> Tensor:
+    """(1, 3, 64, 64) in [0, 1]."""
+    pixels = torch.from_numpy(embedded("val").pixels[3].copy()).permute(2, 0, 1).unsqueeze(0) / 255
+    return torch.nn.functional.interpolate(pixels, SIZE, mode="bilinear")
+
+
+def save_gradient(model: Any, images: Tensor, path: Path) -> None:
+    torch.nn.functional.cross_entropy(model(images), torch.tensor([4])).backward()
+    save_file({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A client's gradient, of pictures of mean and std 0.5, and its weights in the ways that people save them."""
+    home, model = tmp_path_factory.mktemp("file"), client()
+    save_gradient(model, picture() * 2 - 1, home / "update.safetensors")
+    (home / "update.json").write_text('{"size": [64, 64], "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}')
+    save_file(model.state_dict(), home / "bare.safetensors")
+    torch.save({"model": {f"module.{name}": p for name, p in model.state_dict().items()}}, home / "nested.pth")
+    save_file(mjp.MJP(model, "paper").state_dict(), home / "wrapped.safetensors")
+    save_file(client(num_classes=12).state_dict(), home / "classes.safetensors")
+    save_file(timm.create_model("test_vit2").state_dict(), home / "other.safetensors")
+    (home / "photo.pt").write_bytes(b"no tensors")
+    return home
+
+
+def audit(path: Path, out: Path, *more: str) -> int:
+    return main(["attack", "--model", f"timm:{NAME}", "--gradients", str(path), "--out", str(out), *more])
+
+
+def test_a_copy_is_not_called_safe_because_the_weights_are_others(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit(folder / "update.safetensors", tmp_path, "--attacks", "direct", "span") == 0
+    direct, span = capsys.readouterr().out.splitlines()[1:3]
+    assert "equations hold to" in direct
+    assert "cannot be checked: the weights may not be the client's" in span
+    assert not any("not a reconstruction" in line for line in (direct, span))
+
+
+@pytest.mark.parametrize("weights", ["bare.safetensors", "nested.pth", "wrapped.safetensors"])
+def test_with_the_clients_weights_it_is_checked(
+    weights: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ("--attacks", "direct", "--weights", str(folder / weights))
+    assert audit(folder / "update.safetensors", tmp_path, *more) == 0
+    assert "a picture that explains the update (match 1.0000)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("classes.safetensors", "the update is of another model: head.bias has shape (10,), in the model (12,)"),
+        ("other.safetensors", "the weights are of another model"),
+        ("photo.pt", "is not a whole torch file of tensors: save it again"),
+        ("nowhere.pt", "there is no file of weights"),
+    ],
+)
+def test_weights_that_are_not_the_models_are_refused_in_a_sentence(
+    weights: str, message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit(folder / "update.safetensors", tmp_path / "out", "--weights", str(folder / weights)) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_clients_pixels_can_be_stated(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A client that fed 0 to 255: with the model's normalisation the pixels are none, and the command says so."""
+    path, more = tmp_path / "raw.safetensors", ("--attacks", "direct", "--weights", str(folder / "bare.safetensors"))
+    save_gradient(client(), picture() * 255, path)
+    assert audit(path, tmp_path, *more, "--size", "64", "64") == 0
+    said = capsys.readouterr().out
+    assert "instead of 0 to 1: state --mean and --std of the client" in said
+    assert "may not be the client's" not in said
+    scale = ["--mean", "0", "0", "0", "--std", *["0.00392157"] * 3]
+    assert audit(path, tmp_path, *more, "--size", "64", "64", *scale) == 0
+    said = capsys.readouterr().out
+    assert "explains the update" in said
+    assert "state --mean" not in said
+
+
+@pytest.mark.parametrize(
+    ("match", "digits", "known", "words"),
+    [
+        (0.9995, 0, False, "a picture that explains the update (match"),
+        (0.988, 0, True, "explains the update only in part"),
+        (0.988, 6, True, "equations hold to 6 digits"),
+        (0.01, 6, True, "which may not be the client's"),
+        (0.01, 0, False, "cannot be checked: the weights may not be the client's"),
+        (0.01, 0, True, "not a reconstruction"),
+        (None, 0, True, "cannot be checked further"),
+    ],
+)
+def test_what_a_person_is_told(match: float | None, digits: int, known: bool, words: str) -> None:
+    found = Finding("direct", picture(), None, {}, 0.1, {"match": match})
+    assert words in verdict(found, digits=digits, known=known, plausible=True)[1]
+
+
+def test_an_odd_picture_is_not_called_none() -> None:
+    """One of ten public pictures is odder than the prior's limits: that is no reason to reassure anybody."""
+    found = Finding("direct", picture(), None, {}, 0.1, {"match": 0.01})
+    said = verdict(found, digits=0, known=False, plausible=False)[1]
+    assert "look at it yourself" in said
+    assert "not look" not in said
+
+
+def test_what_was_guessed_is_told() -> None:
+    facts = {"match": 0.9999, "open_dimensions": 18, "range": (-2.0, 4.0)}
+    said = verdict(Finding("subspace", picture(), None, {}, 0.1, facts), digits=0, known=True, plausible=True)[1]
+    assert "18 dimensions of its patches are open" in said
+    assert "--mean" not in said  # wild guesses say nothing about the normalisation
+
+
+def test_the_network_is_the_one_that_the_client_had_under_its_defence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, attack, words in [
+        ("mjp:0.07", "subspace", "a picture that explains the update (match 1.0000)"),  # one masked patch: exact
+        ("no-pe", "span", "the model has no position embeddings"),
+    ]:
+        defence = parse(text)
+        network = shared_network(as_mjp(client()), defence)
+        generator = torch.Generator().manual_seed(1)
+        update, _ = make_update(network, picture(), torch.tensor([4]), defence, generator=generator)
+        update.save(tmp_path / "own.safetensors")
+        weights = ("--weights", str(folder / "bare.safetensors"))
+        audit(tmp_path / "own.safetensors", tmp_path / "out", *weights, "--attacks", attack)
+        assert words in capsys.readouterr().out
+
+
+def test_a_model_that_cannot_be_as_stated_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_file({"fc.bias": torch.ones(1000)}, tmp_path / "fc.safetensors")
+    arguments = ["--model", "timm:test_resnet", "--gradients", str(tmp_path / "fc.safetensors"), "--size", "64", "64"]
+    assert main(["attack", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert "timm:test_resnet cannot be built with img_size (64, 64)" in capsys.readouterr().err
+
+
+def test_a_fact_as_an_option_is_in_the_results(folder: Path, tmp_path: Path) -> None:
+    assert audit(folder / "update.safetensors", tmp_path, "--attacks", "direct", "--defence", "noise:0") == 0
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["facts"]["defence"] == "noise:0"
+    assert found["findings"][0]["verdict"]
