@@ -20,6 +20,7 @@ demo: setup
 	$(BIN)/mjp demo
 
 lint: setup
+	$(BIN)/lint-imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
