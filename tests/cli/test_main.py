@@ -1,8 +1,10 @@
 """The front door: help costs nothing, a mistake is one line, and the exit code says which kind it was."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from mjp import __version__
 from mjp.cli import main as front
 from mjp.cli.main import COMMANDS, main
 from mjp.common.errors import InputError
+from mjp.common.results import Results, make_results
 
 
 def python(code: str) -> "subprocess.CompletedProcess[str]":
@@ -20,7 +23,7 @@ def python(code: str) -> "subprocess.CompletedProcess[str]":
 
 def command(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
     """Put a command in place of `mjp demo`."""
-    fake = SimpleNamespace(parse=lambda arguments: arguments, run=run)
+    fake = SimpleNamespace(parse=lambda arguments, _: arguments, run=run)
     monkeypatch.setattr(front, "import_module", lambda _: fake)
 
 
@@ -66,6 +69,7 @@ def test_help_of_a_command_does_not_import_torch(name: str) -> None:
     done = python(
         f"""
 import sys
+from collections.abc import Iterator
 from mjp.cli.main import main
 try:
     main([{name!r}, "--help"])
@@ -123,3 +127,48 @@ def test_the_arguments_of_the_process_are_the_default(
     monkeypatch.setattr(sys, "argv", ["mjp", "--version"])
     assert main() == 0
     assert capsys.readouterr().out.startswith("mjp ")
+
+
+def test_with_json_standard_output_holds_the_results_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(arguments: list[str]) -> Results:
+        print("for people")
+        return make_results("demo", {"arguments": arguments}, {"top1": float("nan")})
+
+    command(monkeypatch, run)
+    assert main(["demo", "--seed", "3", "--json"]) == 0
+    output = capsys.readouterr()
+    results = json.loads(output.out)
+    assert (results["kind"], results["settings"], results["top1"]) == ("demo", {"arguments": ["--seed", "3"]}, None)
+    assert output.err == "for people\n"
+
+
+def test_results_are_printed_before_a_command_that_keeps_running_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+
+    def run(_: list[str]) -> Iterator[Results]:
+        yield make_results("demo", {}, {})
+        printed.append(capsys.readouterr().out)
+
+    command(monkeypatch, run)
+    assert main(["demo", "--json"]) == 0
+    assert json.loads(printed[0])["kind"] == "demo"
+
+
+def test_help_into_a_closed_pipe_ends_quietly() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m mjp --help | true; exit ${{PIPESTATUS[0]}}"], capture_output=True
+    )
+    assert done.stderr == b""
+
+
+def test_an_ascii_terminal_gets_the_help() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "mjp", "eval", "--help"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mask ratios" in done.stdout.lower()

@@ -1,12 +1,18 @@
-"""`mjp COMMAND`: find the command, read its options, run it. Only the chosen command is imported."""
+"""`mjp COMMAND`: find the command, read its options, run it, print what it returns. Only that command is imported."""
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 from mjp import __version__
 from mjp.common.errors import InputError
+
+JSON = "--json"
+JSON_HELP = "With --json the results are printed as JSON on standard output, and everything else on standard error."
 
 # command: (module with an `Options` dataclass and `run(options)`, what it does)
 COMMANDS = {
@@ -35,6 +41,19 @@ In Python: model = mjp.MJP(timm.create_model("deit_small_patch16_224"), "paper")
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that knows ASCII alone gets ? for γ, not a traceback
+            stream.reconfigure(errors="replace")
+    try:
+        code = _answer(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has gone, as in `mjp ... | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (Python flushes it when it ends)
+        return 141
+    return code
+
+
+def _answer(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"mjp {__version__}")
         return 0
@@ -58,20 +77,15 @@ def dispatch(program: str, commands: dict[str, tuple[str, str]], text: str, argu
 
 
 def _run(name: str, command: Any, arguments: list[str]) -> int:
-    import tyro
-
     from mjp.common.malloc import keep_freed_memory
 
     keep_freed_memory()
+    as_json = JSON in arguments
     try:
-        if hasattr(command, "parse"):  # a command whose defaults depend on its arguments
-            options = command.parse(arguments)
-        else:
-            options = tyro.cli(command.Options, prog=name, args=arguments, description=command.__doc__)
-        command.run(options)
-    except BrokenPipeError:  # the reader of our output has gone, as in `mjp ... | head`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (Python flushes it when it ends)
-        return 141
+        options = _parse(name, command, [argument for argument in arguments if argument != JSON])
+        _run_and_print(command, options, as_json=as_json)
+    except BrokenPipeError:
+        raise
     except (InputError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
@@ -79,6 +93,25 @@ def _run(name: str, command: Any, arguments: list[str]) -> int:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _parse(name: str, command: Any, arguments: list[str]) -> Any:
+    import tyro
+
+    description = f"{(command.__doc__ or '').rstrip()}\n\n{JSON_HELP}"
+    if hasattr(command, "parse"):  # a command whose defaults depend on its arguments
+        return command.parse(arguments, description)
+    return tyro.cli(command.Options, prog=name, args=arguments, description=description)
+
+
+def _run_and_print(command: Any, options: Any, *, as_json: bool) -> None:
+    """With --json standard output gets the results and nothing else: what the command prints goes to stderr."""
+    output = sys.stdout
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        outcome = command.run(options)
+        for results in outcome if isinstance(outcome, Iterator) else (outcome,):
+            if as_json and results is not None:
+                print(results.to_json(), end="", file=output, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import os
 from mjp.training.config import TrainConfig, parse_arguments
 
 
-def parse(arguments: list[str]) -> TrainConfig:
-    return parse_arguments(arguments, description=__doc__ or "")
+def parse(arguments: list[str], description: str) -> TrainConfig:
+    return parse_arguments(arguments, description=description)
 
 
 def run(config: TrainConfig) -> None:

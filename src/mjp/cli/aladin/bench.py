@@ -5,9 +5,10 @@ Galleries are random, which changes no time; they are written to the temporary f
 over vector search, in scoring alone and end to end with the encoding of the query.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
+
+from mjp.common.results import Results
 
 
 @dataclass
@@ -22,21 +23,19 @@ class Options:
     """How many candidates are re-ranked."""
     seed: int = 0
     """Seed of the galleries."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
     out: Path = Path("out/aladin-bench")
     """Folder for results.json and latency.png."""
 
 
-def run(options: Options) -> None:
+def run(options: Options) -> Results:
     from mjp.aladin.evaluate.charts import draw_latency
     from mjp.aladin.evaluate.latency import measure_latency
     from mjp.aladin.evaluate.tables import latency_table
     from mjp.aladin.model.shipped import find_aladin
     from mjp.common.errors import InputError
-    from mjp.common.files import check_folder, write_atomically
+    from mjp.common.files import check_folder
+    from mjp.common.results import write_results
     from mjp.common.validate import whole
-    from mjp.report.runs import describe
 
     whole("--repeats", options.repeats, least=1)
     whole("--rerank", options.rerank, least=1)
@@ -47,13 +46,9 @@ def run(options: Options) -> None:
     check_folder(options.out)
     model, _ = find_aladin(options.model)
     found = measure_latency(model, options.sizes, repeats=options.repeats, rerank=options.rerank, seed=options.seed)
-    text = json.dumps({**describe("aladin bench", options), "models": {options.model: found}}, indent=2)
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_atomically(options.out / "results.json", lambda path: path.write_text(text + "\n"))
+    results = write_results(options.out, "aladin bench", options, {"models": {options.model: found}})
     draw_latency(found, options.model, options.out / "latency.png")
-    if options.json:
-        print(text)
-        return
     print(latency_table(found))
     print(f"figures  {options.out / 'results.json'}")
     print(f"curve    {options.out / 'latency.png'}")
+    return results

@@ -1,30 +1,27 @@
 """What an index holds: pictures, bytes, the model, when it was made, and the files that could not be read."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
+from mjp.common.results import Results
+
 
 @dataclass
 class Options:
     index: tyro.conf.Positional[Path]
     """Folder of the index."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
 
 
-def run(options: Options) -> None:
+def run(options: Options) -> Results:
     from mjp.aladin.index.intake import printable
     from mjp.aladin.index.store import Index
+    from mjp.common.results import make_results
 
     index = Index(options.index)
     facts = _facts(index)
-    if options.json:
-        print(json.dumps(facts, indent=2))
-        return
     each = f", {facts['bytes'] / facts['pictures'] / 1e3:.1f} kB per picture" if facts["pictures"] else ""
     print(f"pictures    {facts['pictures']}, at {facts['files']} paths")
     print(f"size        {facts['bytes'] / 1e6:.1f} MB{each}")
@@ -34,6 +31,7 @@ def run(options: Options) -> None:
     print(f"unreadable  {len(facts['unreadable'])}")
     for path, problem in facts["unreadable"].items():
         print(f"  {path}: {problem}")
+    return make_results("aladin stats", options, facts)
 
 
 def _facts(index: Any) -> dict[str, Any]:

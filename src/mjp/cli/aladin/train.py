@@ -11,8 +11,8 @@ command is given again.
 from mjp.aladin.training.config import AladinTraining, parse_arguments
 
 
-def parse(arguments: list[str]) -> AladinTraining:
-    return parse_arguments(arguments, description=__doc__ or "")
+def parse(arguments: list[str], description: str) -> AladinTraining:
+    return parse_arguments(arguments, description=description)
 
 
 def run(config: AladinTraining) -> None:
