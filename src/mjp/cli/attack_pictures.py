@@ -8,8 +8,9 @@ from torch import Tensor
 from mjp.cli.attack import Options, find_subject, tile
 from mjp.common.errors import InputError
 from mjp.models import Subject
-from mjp.pictures.decode import open_picture
+from mjp.pictures.crop import open_square
 from mjp.pictures.landscape import landscape
+from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import Attack
 from mjp.privacy.client.defences import Defence
 from mjp.privacy.examine import GUESS, Finding, examine
@@ -63,7 +64,7 @@ def _pictures(options: Options, subject: Subject) -> tuple[Tensor, list[str]]:
         raise InputError(f"the attacks are for square pictures, {subject.name} takes {subject.size}")
     if not options.pictures:
         return landscape(subject.size[0]), ["landscape"]
-    found = [open_picture(path, subject.size[0]) for path in options.pictures]
+    found = [open_square(path, subject.size[0]) for path in options.pictures]
     return torch.cat(found), [path.name for path in options.pictures]
 
 
@@ -73,9 +74,8 @@ def _label(options: Options, subject: Subject, batch: Tensor) -> Tensor:
         if not 0 <= options.label < count:
             raise InputError(f"--label must be a class of the model, 0 to {count - 1}, not {options.label}")
         return torch.tensor([options.label])
-    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (subject.mean, subject.std))
     with torch.no_grad():
-        return subject.model.float().eval()((batch - mean) / std).argmax(1)
+        return subject.model.float().eval()(normalise(batch, subject.mean, subject.std)).argmax(1)
 
 
 def _others(picture: Tensor, pictures: Tensor, count: int) -> Tensor:

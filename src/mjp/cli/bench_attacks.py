@@ -14,6 +14,7 @@ from tqdm import trange
 
 from mjp.models import find_model
 from mjp.pictures.landscape import landscape
+from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import april, direct
 from mjp.privacy.client.defences import parse
 from mjp.privacy.client.victim import make_update, shared_network
@@ -33,8 +34,7 @@ def _view(name: str, dtype: torch.dtype, attack: Any) -> tuple[View, torch.Tenso
     subject = find_model(f"timm:{name}", random_weights=0)
     network = shared_network(subject.model.to(dtype), parse("none"))
     network = attack.network(network) if hasattr(attack, "network") else network
-    mean, std = (torch.tensor(v, dtype=dtype).view(-1, 1, 1) for v in (subject.mean, subject.std))
-    image = (landscape(SIZE).to(dtype) - mean) / std
+    image = normalise(landscape(SIZE).to(dtype), subject.mean, subject.std)
     facts = {"mean": subject.mean, "std": subject.std}
     generator = torch.Generator().manual_seed(0)
     update, _ = make_update(network, image, torch.tensor([0]), parse("none"), generator=generator, facts=facts)

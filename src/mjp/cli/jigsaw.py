@@ -37,7 +37,7 @@ def run(options: Options) -> None:
 
     from mjp import MJP, InputError, variant
     from mjp.common.files import write_atomically
-    from mjp.pictures.decode import open_picture
+    from mjp.pictures.crop import open_square
     from mjp.pictures.landscape import landscape
 
     if not timm.is_model(options.model):
@@ -46,7 +46,7 @@ def run(options: Options) -> None:
     torch.manual_seed(options.seed)  # for the weights, which timm draws from torch's global generator
     model = MJP(timm.create_model(options.model), config).eval()
     size = cast(Any, model.unwrap()).patch_embed.img_size[0]
-    picture = landscape(size) if options.picture is None else open_picture(options.picture, size)
+    picture = landscape(size) if options.picture is None else open_square(options.picture, size)
     sheet = _sheet(picture, model.adapter.cell, options.seed)
     checks = _guarantees(model, picture, options.seed)
     for value, meaning in checks.values():
@@ -64,7 +64,7 @@ def _sheet(picture: "Tensor", cell: tuple[int, int], seed: int) -> Any:
     import torch
 
     from mjp import sample_plan, shuffle_image
-    from mjp.method.shuffle import image_grid
+    from mjp.pictures.patches import image_grid
     from mjp.pictures.sheet import contact_sheet
 
     rows: dict[str, list[Tensor]] = {"masked": [], "shuffled": [], "put back": []}

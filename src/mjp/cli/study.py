@@ -80,23 +80,23 @@ def _attention(subjects: "list[Subject]", paths: tuple[Path, ...]) -> "tuple[dic
     import torch
 
     from mjp.evaluation.attention import class_attention
-    from mjp.pictures.decode import open_picture
+    from mjp.pictures.crop import open_square
     from mjp.pictures.sets import embedded
+    from mjp.pictures.tensors import normalise, to_tensor
 
     size = max(max(subject.size) for subject in subjects)
     if paths:
-        shown = torch.cat([open_picture(path, size) for path in paths])
+        shown = torch.cat([open_square(path, size) for path in paths])
     else:
         source = embedded("val")
-        first = [torch.from_numpy(source.pixels[k].copy()).permute(2, 0, 1) / 255 for k in (0, 1)]
+        first = [to_tensor(source.load(k)) for k in (0, 1)]
         shown = torch.nn.functional.interpolate(torch.stack(first), size=size, mode="bicubic").clamp(0, 1)
     maps = {}
     for subject in subjects:
         if getattr(subject.model.model, "cls_token", None) is None:
             continue
         images = torch.nn.functional.interpolate(shown, size=subject.size, mode="bicubic", antialias=True).clamp(0, 1)
-        mean, std = (torch.tensor(v).view(1, -1, 1, 1) for v in (subject.mean, subject.std))
-        maps[subject.name] = class_attention(subject.model, (images - mean) / std)
+        maps[subject.name] = class_attention(subject.model, normalise(images, subject.mean, subject.std))
     return maps, shown
 
 

@@ -16,7 +16,7 @@ from mjp.common.stats import Bootstrap, Interval
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.method.plan import identity_plan, sample_plan
-from mjp.method.shuffle import image_grid
+from mjp.pictures.patches import image_grid
 
 QUANTITIES = ("top1", "consistency", "diff_norm", "diff_relative")
 

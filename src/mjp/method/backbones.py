@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from mjp.common.errors import InputError
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan, identity_plan
-from mjp.method.shuffle import image_grid, shuffle_image, shuffle_tokens
+from mjp.method.shuffle import shuffle_image, shuffle_tokens
+from mjp.pictures.patches import image_grid
 
 DEFAULT_CELL = 16
 NO_POSITIONS = "it has no absolute position embeddings to hide or localise"

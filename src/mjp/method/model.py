@@ -22,7 +22,8 @@ from mjp.method.hub import HubModel
 from mjp.method.localization import Localizer, grid_targets, localization_loss
 from mjp.method.plan import Plan, check_plan, identity_plan, sample_plan
 from mjp.method.positions import hide_positions, token_mask
-from mjp.method.shuffle import image_grid, sample_spp_plan
+from mjp.method.shuffle import sample_spp_plan
+from mjp.pictures.patches import image_grid
 
 
 class MJPOutput(NamedTuple):

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from mjp.common.errors import InputError
 from mjp.method.plan import Plan, check_plan
-from mjp.method.shuffle import image_grid
+from mjp.pictures.patches import image_grid
 
 if TYPE_CHECKING:
     from mjp.method.model import MJP

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from mjp.common.errors import InputError
-from mjp.common.validate import pair
 from mjp.method.plan import Plan, check_plan, sample_plan
+from mjp.pictures.patches import image_grid, patch_sides, patchify, unpatchify
 
 
 def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> Tensor:
@@ -43,15 +43,10 @@ def shuffle_image(images: Tensor, plan: Plan, patch: int | tuple[int, int]) -> T
     check_plan(plan, len(images), (rows, columns), images.device)
     if plan.budget == 0 and plan.pixels is None:
         return images
-    batch, channels, height, width = images.shape
-    ph, pw = height // rows, width // columns
-    patches = images.reshape(batch, channels, rows, ph, columns, pw).permute(0, 2, 4, 3, 5, 1)  # (B, h, w, P, P, C)
-    patches = patches.reshape(batch, rows * columns, ph * pw * channels)
-    patches = shuffle_tokens(patches, plan, prefix=0)
+    patches = shuffle_tokens(patchify(images, patch), plan, prefix=0)
     if plan.pixels is not None:
-        patches = _shuffle_pixels(patches, plan.pixels, channels)
-    patches = patches.view(batch, rows, columns, ph, pw, channels).permute(0, 5, 1, 3, 2, 4)
-    return patches.reshape(batch, channels, height, width)
+        patches = _shuffle_pixels(patches, plan.pixels, images.shape[1])
+    return unpatchify(patches, (rows, columns), patch)
 
 
 def spp(images: Tensor, patch: int | tuple[int, int], *, generator: torch.Generator, shared: bool = False) -> Tensor:
@@ -90,32 +85,13 @@ def sample_spp_plan(
     return plan._replace(pixels=pixels)
 
 
-def image_grid(images: Tensor, patch: int | tuple[int, int]) -> tuple[int, int]:
-    """(rows, columns) of patches in (B, C, H, W) images; refuses sizes that the patch does not divide."""
-    if not isinstance(images, Tensor) or images.ndim != 4:
-        shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise InputError(f"images must be a tensor of shape (batch, channels, height, width), not {shape}")
-    height, width = images.shape[-2:]
-    ph, pw = patch_sides(patch)
-    if height % ph or width % pw:
-        raise InputError(
-            f"images of {height}x{width} pixels do not divide into patches of {ph}x{pw}: resize or crop them to a "
-            "multiple of the patch"
-        )
-    return height // ph, width // pw
-
-
-def patch_sides(patch: int | tuple[int, int]) -> tuple[int, int]:
-    return pair("patch", patch if isinstance(patch, tuple | list) else (patch, patch))
-
-
 def _shuffle_pixels(patches: Tensor, pixels: Tensor, channels: int) -> Tensor:
-    """(B, N, P·P·C) patches with their pixels reordered by (B, P·P) `pixels`; the colours of a pixel stay together."""
+    """(B, N, C·P·P) patches with their pixels reordered by (B, P·P) `pixels`; the colours of a pixel stay together."""
     batch, cells, length = patches.shape
     if pixels.shape[1] * channels != length:
         raise InputError(f"the plan reorders {pixels.shape[1]} pixels per patch, the patches have {length // channels}")
-    source = pixels.view(batch, 1, -1, 1).expand(-1, cells, -1, channels)
-    return patches.view(batch, cells, -1, channels).gather(2, source).view(batch, cells, length)
+    source = pixels.view(batch, 1, 1, -1).expand(-1, cells, channels, -1)
+    return patches.view(batch, cells, channels, -1).gather(3, source).view(batch, cells, length)
 
 
 def _three_sizes(tokens: Tensor) -> tuple[int, int, int]:

@@ -1,13 +1,14 @@
-"""A picture for those who bring none."""
+"""The default picture: a synthetic landscape."""
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from mjp.pictures.tensors import to_tensor
+
 
 def landscape(size: int) -> Tensor:
-    """A drawn landscape, (1, 3, size, size) in [0, 1]: sky, sun, hills and a house, so that one sees what has moved."""
+    """(1, 3, size, size) in [0, 1]: sky, sun, hills and a house, so that moved patches stand out."""
     big = 4 * size
     rows = np.linspace(0, 1, big)[:, None, None]
     sky = np.array([70, 130, 200]) * (1 - rows) + np.array([250, 215, 170]) * rows
@@ -34,4 +35,4 @@ def landscape(size: int) -> Tensor:
         draw.rectangle(at((x - 0.012, 0.76), (x + 0.012, 0.86)), fill=(100, 70, 50))
         draw.polygon(at((x - 0.07, 0.78), (x, 0.58), (x + 0.07, 0.78)), fill=(35, 95, 60))
     small = picture.resize((size, size), Image.Resampling.LANCZOS)
-    return torch.from_numpy(np.array(small)).permute(2, 0, 1).unsqueeze(0) / 255
+    return to_tensor(small).unsqueeze(0)

@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 
 from mjp.common.errors import InputError
-
-EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".gif", ".tif", ".tiff"}
+from mjp.pictures.decode import EXTENSIONS, is_picture, open_rgb
 
 
 class Pictures(Protocol):
@@ -56,11 +55,11 @@ class Folder:
         self.classes = sorted(p.name for p in self.root.iterdir() if p.is_dir())
         self.paths, self.labels = [], []
         for label, name in enumerate(self.classes):
-            found = sorted(p for p in (self.root / name).rglob("*") if p.suffix.lower() in EXTENSIONS)
-            if not found:
+            paths = pictures_below(self.root / name)
+            if not paths:
                 raise InputError(f"{self.root / name} holds no pictures ({', '.join(sorted(EXTENSIONS))})")
-            self.paths += found
-            self.labels += [label] * len(found)
+            self.paths += paths
+            self.labels += [label] * len(paths)
         if len(self.classes) < 2:
             raise InputError(f"{self.root} has {len(self.classes)} class folders, at least 2 are needed")
 
@@ -68,17 +67,21 @@ class Folder:
         return len(self.paths)
 
     def load(self, number: int) -> Image.Image:
-        with Image.open(self.paths[number]) as file:
-            return file.convert("RGB")
+        return open_rgb(self.paths[number])
 
     def name(self, number: int) -> str:
         return str(self.paths[number])
 
 
+def pictures_below(folder: Path) -> list[Path]:
+    """Every file at any depth that is named like a picture, in order."""
+    return sorted(path for path in folder.rglob("*") if is_picture(path))
+
+
 def embedded(split: str) -> InMemory:
     """The part of CIFAR-10 that comes with the package: 500 training, 100 validation pictures a class, lossless."""
     home = files("mjp.pictures.embedded")
-    facts = json.loads(home.joinpath(f"{split}.json").read_text())
-    with as_file(home.joinpath(f"{split}.webp")) as path, Image.open(path) as sheet:
-        tiles = np.array(sheet.convert("RGB")).reshape(-1, 32, facts["columns"], 32, 3)
-    return InMemory(tiles.transpose(0, 2, 1, 3, 4).reshape(-1, 32, 32, 3), facts["labels"], facts["classes"])
+    layout = json.loads(home.joinpath(f"{split}.json").read_text())
+    with as_file(home.joinpath(f"{split}.webp")) as path:
+        tiles = np.array(open_rgb(path)).reshape(-1, 32, layout["columns"], 32, 3)
+    return InMemory(tiles.transpose(0, 2, 1, 3, 4).reshape(-1, 32, 32, 3), layout["labels"], layout["classes"])

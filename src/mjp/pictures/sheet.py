@@ -5,6 +5,8 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from mjp.pictures.tensors import to_image
+
 INK, PAPER, BLANK = (30, 30, 30), (255, 255, 255), (237, 237, 237)
 GAP, LINE, SMALL = 12, 22, 17  # pixels: between tiles, of a line, of a line of small letters
 
@@ -43,16 +45,15 @@ def contact_sheet(
         draw.text((GAP, top + side / 2), name, INK, font, anchor="lm")
         for c, tile in enumerate(row):
             left = margin + c * (side + GAP)
-            sheet.paste(_written(tile, side, small) if isinstance(tile, str) else _shown(tile, side), (left, top))
+            sheet.paste(_written(tile, side, small) if isinstance(tile, str) else _enlarged(tile, side), (left, top))
             text = below[name][c] if name in below else ""
             draw.text((left + side / 2, top + side + 2), text, INK, small, anchor="ma", align="center")
         top += side + depth[name] + GAP
     return sheet
 
 
-def _shown(picture: Tensor, side: int) -> Image.Image:
-    pixels = (picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous()
-    return Image.fromarray(pixels.numpy()).resize((side, side), Image.Resampling.NEAREST)
+def _enlarged(picture: Tensor, side: int) -> Image.Image:
+    return to_image(picture).resize((side, side), Image.Resampling.NEAREST)
 
 
 def _written(text: str, side: int, font: Any) -> Image.Image:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from mjp.method.model import MJP
 from mjp.models import Subject
+from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import Attack
 from mjp.privacy.client.defences import Defence
 from mjp.privacy.client.victim import Secret, make_update, shared_network
@@ -68,8 +69,7 @@ def examine(
 ) -> Iterator[Finding]:
     """The data-free guess, then every attack, on (B, 3, H, W) pictures in [0, 1]. `seed` is the client's."""
     effort = effort or Effort(seed=server_seed(seed))
-    mean, std = (torch.tensor(v, dtype=dtype).view(-1, 1, 1) for v in (subject.mean, subject.std))
-    images = (pictures.to(dtype) - mean) / std
+    images = normalise(pictures.to(dtype), subject.mean, subject.std)
     network = shared_network(subject.model.to(dtype), defence)
     updates: dict[str, tuple[MJP, Update, Secret]] = {}
 

@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mjp.common.errors import InputError
-from mjp.method.shuffle import image_grid, patch_sides
+from mjp.pictures.patches import patchify
 
 # An exact copy has no finite PSNR, and JSON has no infinity. Two float32 pictures of 224 px that differ in one value by
 # the last bit below 1 are 196 dB apart, and float64 attacks reach 160 dB: in practice only copies touch this ceiling.
@@ -109,7 +109,7 @@ def fft2d(original: Tensor, found: Tensor) -> Tensor:
 
 def patch_psnr(original: Tensor, found: Tensor, patch: int) -> Tensor:
     """(N,) or (B, N): PSNR of each patch in dB, patches in reading order."""
-    a, b = (patches(x, patch) for x in _pictures(original, found))
+    a, b = (patchify(x, patch) for x in _pictures(original, found))
     return _decibels((a - b).square().mean(-1))
 
 
@@ -124,7 +124,7 @@ def best_permutation_psnr(original: Tensor, found: Tensor, patch: int) -> float:
     The gap to `psnr` is what wrong places cost.
     """
     original, found = _pictures(original, found, dims=(3,))
-    a, b = patches(original, patch), patches(found, patch)  # (N, 3·P·P)
+    a, b = patchify(original, patch), patchify(found, patch)  # (N, 3·P·P)
     return _decibels((a - b[_assign(a, b)]).square().mean()).item()
 
 
@@ -137,16 +137,9 @@ def match_batch(originals: Tensor, found: Tensor) -> Tensor:
     return _assign(originals.flatten(1), found.flatten(1))
 
 
-def patches(pictures: Tensor, patch: int) -> Tensor:
-    """(N, 3·P·P) or (B, N, 3·P·P): the patches of one picture or of a batch, in reading order."""
-    image_grid(pictures if pictures.ndim == 4 else pictures.unsqueeze(0), patch)  # refuses what does not divide
-    sides = patch_sides(patch)
-    return F.unfold(pictures, sides, stride=sides).transpose(-2, -1)
-
-
 def _psnr_apart(original: Tensor, found: Tensor, patch: int, mask: Tensor | None) -> tuple[float | None, float | None]:
     """PSNR over the pixels of the masked and of the unmasked patches."""
-    errors = (patches(original, patch) - patches(found, patch)).square().mean(-1)  # (N,)
+    errors = (patchify(original, patch) - patchify(found, patch)).square().mean(-1)  # (N,)
     masked = torch.zeros_like(errors, dtype=torch.bool) if mask is None else _check_mask(mask, len(errors))
     parts = (errors[masked], errors[~masked])
     first, second = (_decibels(part.mean()).item() if len(part) else None for part in parts)

@@ -8,10 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from PIL import Image, UnidentifiedImageError
-
 from mjp import __version__
 from mjp.common.errors import InputError
+from mjp.pictures.decode import read_png
 
 KINDS = ("eval", "study", "attack", "audit", "aladin eval", "aladin bench")  # the commands whose results have a section
 USUAL = Path("out")
@@ -48,13 +47,10 @@ class Run:
     def picture(self, name: str) -> Picture:
         path = self.folder / name
         try:
-            content = path.read_bytes()
-            with Image.open(path, formats=["PNG"]) as file:
-                width, height = file.size
-                file.verify()
+            content, width, height = read_png(path)
         except FileNotFoundError as error:
             raise InputError(f"there is no picture {path}: run mjp {self.kind} again") from error
-        except (UnidentifiedImageError, SyntaxError, OSError) as error:
+        except (InputError, OSError) as error:
             raise InputError(f"{path} is not a whole PNG picture: run mjp {self.kind} again") from error
         return Picture(f"data:image/png;base64,{base64.b64encode(content).decode()}", width, height)
 

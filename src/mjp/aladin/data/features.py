@@ -30,9 +30,10 @@ from tqdm import tqdm
 from mjp.aladin.data.captions import Captioned
 from mjp.aladin.model.text import Words, padded
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.model.vision import UNREADABLE, Vision, open_picture
+from mjp.aladin.model.vision import Vision
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
+from mjp.pictures.decode import UnreadablePicture, open_rgb
 
 Rows = list[Tensor]  # (1 + N, D) each
 
@@ -173,8 +174,8 @@ class _Pictures(torch.utils.data.Dataset[Tensor | None]):
     def __getitem__(self, k: int) -> Tensor | None:
         number, view = self.features.rows[self.places[k]]
         try:
-            return self.features.vision.prepare(open_picture(self.features.data[number].path), view, seed=number)
-        except UNREADABLE:
+            return self.features.vision.prepare(open_rgb(self.features.data[number].path), view, seed=number)
+        except UnreadablePicture:
             return None
 
 

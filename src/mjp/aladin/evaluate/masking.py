@@ -20,12 +20,12 @@ from mjp.aladin.evaluate.scorers import ALIGNMENT, VECTOR, scores_of
 from mjp.aladin.index.intake import draw_plan
 from mjp.aladin.model.aladin import Aladin, Codes
 from mjp.aladin.model.tokens import Tokens, vision_tokens
-from mjp.aladin.model.vision import open_picture
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed
 from mjp.evaluation.sweep import position_views
 from mjp.method.backbones import ViT
 from mjp.method.model import MJP
+from mjp.pictures.decode import open_rgb
 
 CLEAN = "clean"
 
@@ -105,7 +105,7 @@ def _codes(model: Aladin, corpus: Corpus, setting: tuple[float, bool] | None, se
     ratio, unknown = setting or (0.0, False)
     view: nn.Module = backbone if setting is None else position_views(backbone)[unknown]
     for numbers in batches(range(len(corpus.items)), f"γ = {ratio:g}, {'E_unk' if unknown else 'positions kept'}"):
-        images = torch.stack([model.vision.prepare(open_picture(corpus.items[n].path)) for n in numbers]).to(device)
+        images = torch.stack([model.vision.prepare(open_rgb(corpus.items[n].path)) for n in numbers]).to(device)
         seeds = [derive_seed(seed, n) for n in numbers]
         plan = None if setting is None else draw_plan(backbone, images, seeds, ratio)
         yield model.codes(Tokens(*(t.to(device) for t in vision_tokens(view, images, plan))))

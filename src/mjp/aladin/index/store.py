@@ -181,7 +181,7 @@ class Index:
     def _remove_leftovers(self) -> None:
         named = {self._path(number) for number, _ in self.layout}
         stale = [path for path in self.folder.glob("*.faiss") if self.stamp not in path.name]
-        for path in [*self.folder.glob("*chunk-*"), *stale]:
+        for path in [*self.folder.glob("chunk-*"), *stale]:
             if path not in named:
                 path.unlink()
 

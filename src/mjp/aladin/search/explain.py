@@ -19,7 +19,7 @@ from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin, Codes
 from mjp.aladin.model.tokenizer import words_of
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.model.vision import first_readable
+from mjp.pictures.decode import first_readable
 
 # from Okabe and Ito's colours, which most people can tell apart; dark enough for white letters
 COLOURS = ("#b34700", "#005a8c", "#00664b", "#8c3a6b", "#5b4b00", "#3d3d8f", "#7a1f1f", "#2f5d62")

@@ -6,9 +6,9 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from mjp.aladin.index.intake import SHEET, printable
-from mjp.aladin.model.vision import first_readable
 from mjp.aladin.search.explain import Word, draw_choices, fitting
 from mjp.aladin.search.two_stage import Found
+from mjp.pictures.decode import first_readable
 
 INK, PAPER, QUIET, GAP, LINE, SIDE, COLUMNS = "#1d1f21", "#fdfcfa", "#5a5f65", 14, 20, 280, 5
 MOST = 100  # pictures on a sheet: more would make a file that hardly a viewer opens
@@ -16,7 +16,7 @@ MOST = 100  # pictures on a sheet: more would make a file that hardly a viewer o
 
 def thumbnail(paths: list[Path], side: int) -> Image.Image | None:
     """The picture at the first path that can be read, its longer side `side`; None if there is none any more."""
-    picture = first_readable(paths)
+    picture = first_readable(paths, at_least=side)
     return None if picture is None else ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
 
 

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mjp.aladin.index.intake import Encoder, content_hash, reason
+from mjp.aladin.index.intake import Encoder, content_hash
 from mjp.aladin.index.neighbours import Engine, nearest
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin, Codes
 from mjp.aladin.model.text import NOT_KNOWN
-from mjp.aladin.model.vision import open_picture
 from mjp.common.errors import InputError
+from mjp.pictures.decode import open_rgb
 
 BLOCK = 1024  # pictures whose tokens are read at once
 
@@ -53,11 +53,8 @@ def read_query(model: Aladin, text: str) -> Codes:
 
 def read_picture(index: Index, model: Aladin, path: Path) -> Codes:
     """The codes of a query picture, encoded as the index encoded its own."""
-    try:
-        image, name = model.vision.prepare(open_picture(path)).unsqueeze(0), content_hash(path)
-    except Exception as error:  # as in indexing: decoders raise all kinds of things over broken files
-        raise InputError(f"{path} cannot be read as a picture: {reason(error)}") from error
-    return Encoder(model, index.facts.mask_ratio)(image, [name])
+    image = model.vision.prepare(open_rgb(path)).unsqueeze(0)
+    return Encoder(model, index.facts.mask_ratio)(image, [content_hash(path)])
 
 
 def by_vector(index: Index, query: Codes, k: int, engine: Engine = "exact") -> list[Hit]:

@@ -13,7 +13,6 @@ so an error on generated corruptions is no ImageNet-C figure: compare it with mo
 from collections.abc import Callable
 from io import BytesIO
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Generator, Tensor
@@ -21,6 +20,8 @@ from torch import Generator, Tensor
 from mjp.common.errors import InputError
 from mjp.evaluation.robustness.filters import convolve, disk, gaussian_blur, plasma, trail, warped, zoomed
 from mjp.evaluation.robustness.severities import CORRUPTIONS, SEVERITIES, parameters
+from mjp.pictures.decode import decode_rgb
+from mjp.pictures.tensors import to_image, to_tensor
 
 SMALLEST = 8  # pixels: less is no picture, and has no neighbourhood to blur
 
@@ -38,15 +39,6 @@ def corrupt(picture: Tensor, name: str, severity: int, generator: Generator) -> 
         )
     strength = parameters(name, severity, min(picture.shape[1:]))
     return RECIPES[name](picture, generator, *strength).clamp(0, 1)
-
-
-def to_picture(pixels: Tensor) -> Image.Image:
-    """(3, H, W) in [0, 1] → eight bits."""
-    return Image.fromarray((pixels * 255).round().byte().permute(1, 2, 0).contiguous().numpy())
-
-
-def to_pixels(picture: Image.Image) -> Tensor:
-    return torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 255
 
 
 # noise
@@ -171,14 +163,14 @@ def elastic_transform(x: Tensor, generator: Generator, amplitude: float, smoothn
 
 def pixelate(x: Tensor, _: Generator, share: float) -> Tensor:
     height, width = x.shape[1:]
-    coarse = to_picture(x).resize((int(width * share), int(height * share)), Image.Resampling.BOX)
-    return to_pixels(coarse.resize((width, height), Image.Resampling.BOX))
+    coarse = to_image(x).resize((int(width * share), int(height * share)), Image.Resampling.BOX)
+    return to_tensor(coarse.resize((width, height), Image.Resampling.BOX))
 
 
 def jpeg_compression(x: Tensor, _: Generator, quality: float) -> Tensor:
     file = BytesIO()
-    to_picture(x).save(file, "JPEG", quality=round(quality))
-    return to_pixels(Image.open(file))
+    to_image(x).save(file, "JPEG", quality=round(quality))
+    return to_tensor(decode_rgb(file.getvalue()))
 
 
 Recipe = Callable[..., Tensor]  # (picture, generator, *the corruption's row of the table)

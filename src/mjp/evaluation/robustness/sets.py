@@ -18,11 +18,13 @@ from timm.data import ImageNetInfo
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed
 from mjp.evaluation.batches import transform_for
-from mjp.evaluation.robustness.corruptions import corrupt, to_picture, to_pixels
+from mjp.evaluation.robustness.corruptions import corrupt
 from mjp.evaluation.robustness.imagenet_subsets import wordnet_ids
 from mjp.evaluation.robustness.severities import CORRUPTIONS
 from mjp.models import Subject
-from mjp.pictures.sets import EXTENSIONS, Folder, Pictures
+from mjp.pictures.decode import EXTENSIONS, is_picture
+from mjp.pictures.sets import Folder, Pictures, pictures_below
+from mjp.pictures.tensors import to_image, to_tensor
 
 Cell = tuple[str, int]  # corruption, severity
 
@@ -36,9 +38,9 @@ class Labelled(Folder):
     def __post_init__(self) -> None:
         self.classes, self.paths, self.labels = self.names, [], []
         for label, name in enumerate(self.names):
-            found = sorted(p for p in (self.root / name).rglob("*") if p.suffix.lower() in EXTENSIONS)
-            self.paths += found
-            self.labels += [label] * len(found)
+            paths = pictures_below(self.root / name)
+            self.paths += paths
+            self.labels += [label] * len(paths)
         if not self.paths:
             raise InputError(f"{self.root} holds no pictures ({', '.join(sorted(EXTENSIONS))})")
 
@@ -64,8 +66,8 @@ class Corrupted:
     def load(self, number: int) -> Image.Image:
         seed = derive_seed(self.seed, CORRUPTIONS.index(self.corruption), self.severity, number)
         generator = torch.Generator().manual_seed(seed)
-        pixels = to_pixels(self.cut(self.pictures.load(number)))
-        return to_picture(corrupt(pixels, self.corruption, self.severity, generator))
+        pixels = to_tensor(self.cut(self.pictures.load(number)))
+        return to_image(corrupt(pixels, self.corruption, self.severity, generator))
 
     def name(self, number: int) -> str:
         return self.pictures.name(number)
@@ -200,13 +202,9 @@ def output_names(subject: Subject, found: Iterable[str]) -> list[str]:
     return ids if of_imagenet else sorted(found)
 
 
-def _is_picture(path: Path) -> bool:
-    return path.suffix.lower() in EXTENSIONS
-
-
 def class_folders(root: Path) -> set[str]:
     """Names of the folders with pictures in them; at least two."""
-    found = {folder.name for folder in root.iterdir() if folder.is_dir() and any(map(_is_picture, folder.rglob("*")))}
+    found = {folder.name for folder in root.iterdir() if folder.is_dir() and any(map(is_picture, folder.rglob("*")))}
     if len(found) < 2:
         raise InputError(f"{root} has {len(found)} class folders with pictures, at least 2 are needed")
     return found

@@ -19,7 +19,8 @@ from mjp.common.errors import InputError
 from mjp.method.model import MJP
 from mjp.method.per_sample import per_sample_gradients
 from mjp.method.plan import Plan, identity_plan, sample_plan
-from mjp.method.shuffle import image_grid, shuffle_image
+from mjp.method.shuffle import shuffle_image
+from mjp.pictures.patches import image_grid
 from mjp.privacy.client.defences import CLIP, LEARNING_RATE, Defence, disguise
 from mjp.privacy.update import Facts, Update, plain_name
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from mjp.pictures.patches import patchify
+from mjp.pictures.tensors import per_channel
 from mjp.privacy.server.self_check import explains
 from mjp.privacy.server.view import View
 
@@ -151,11 +153,8 @@ def conjugate_gradients(
 
 def _precision(view: View, patches: Tensor) -> Tensor:
     """Inverse prior covariance on normalised patches (N, P)."""
-    std = patches.new_tensor(view.facts.std).view(-1, 1, 1)
-    picture = view.picture(patches) - patches.new_tensor(view.facts.mean).view(-1, 1, 1)
-    weighted = view.prior.precision(picture) * std
-    (rows, columns), (height, width) = view.grid, view.patch
-    return weighted.view(-1, rows, height, columns, width).permute(1, 3, 0, 2, 4).reshape(patches.shape)
+    picture = view.picture(patches) - per_channel(view.facts.mean, patches)
+    return patchify(view.prior.precision(picture) * per_channel(view.facts.std, patches), view.patch)
 
 
 class PatchModes:

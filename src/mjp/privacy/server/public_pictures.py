@@ -4,11 +4,10 @@ from collections.abc import Container
 from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from mjp.common.errors import InputError
+from mjp.pictures.crop import float_square
 from mjp.pictures.sets import Folder, Pictures, embedded
 from mjp.privacy.server.prior import Prior, fit_prior
 
@@ -31,18 +30,4 @@ def spread(
     numbers = [number for number in numbers if number not in without]
     if not numbers:
         raise InputError("every picture is under attack, none is left for the prior: attack fewer, or state --prior")
-    return torch.stack([square(source.load(number), size) for number in numbers])
-
-
-def square(picture: Image.Image, size: tuple[int, int]) -> Tensor:
-    """The middle square of a picture, resized, (3, H, W) in [0, 1]."""
-    pixels = torch.frombuffer(bytearray(picture.convert("RGB").tobytes()), dtype=torch.uint8)
-    image = pixels.view(picture.height, picture.width, 3).permute(2, 0, 1).float() / 255
-    side = min(image.shape[-2:])
-    if side < 1:
-        raise InputError("a picture without pixels cannot be audited")
-    top, left = (image.shape[-2] - side) // 2, (image.shape[-1] - side) // 2
-    image = image[:, top : top + side, left : left + side]
-    if (side, side) == size:
-        return image
-    return interpolate(image.unsqueeze(0), size, mode="bicubic", antialias=True)[0].clamp(0, 1)
+    return torch.stack([float_square(source.load(number), size) for number in numbers])

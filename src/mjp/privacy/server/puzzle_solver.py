@@ -27,7 +27,7 @@ from torch import Tensor
 
 from mjp.common.errors import InputError
 from mjp.method.plan import check_generator
-from mjp.method.shuffle import image_grid
+from mjp.pictures.patches import image_grid, patchify, unpatchify
 
 BRUTE_FORCE = 7
 FLOOR = 1e-5  # variance of a step: what rounding to 1/255 leaves even in a flat area
@@ -255,13 +255,9 @@ def _torus(grid: tuple[int, int]) -> Tensor:
 
 def _pieces(picture: Tensor, patch: int) -> Tensor:
     """(N, P, P, 3) from (3, H, W)."""
-    channels, height, width = picture.shape
-    cut = picture.reshape(channels, height // patch, patch, width // patch, patch)
-    return cut.permute(1, 3, 2, 4, 0).reshape(-1, patch, patch, channels)
+    return patchify(picture, patch).view(-1, len(picture), patch, patch).permute(0, 2, 3, 1).contiguous()
 
 
 def _picture(pieces: Tensor, grid: tuple[int, int]) -> Tensor:
     """(3, H, W) from (N, P, P, 3)."""
-    (rows, columns), (_, patch, _, channels) = grid, pieces.shape
-    board = pieces.view(rows, columns, patch, patch, channels).permute(4, 0, 2, 1, 3)
-    return board.reshape(channels, rows * patch, columns * patch)
+    return unpatchify(pieces.permute(0, 3, 1, 2).flatten(1), grid, pieces.shape[1])

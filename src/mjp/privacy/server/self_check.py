@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from mjp.method.plan import Plan, identity_plan
+from mjp.pictures.tensors import normalise
 from mjp.privacy.server.view import Refused, View
 from mjp.privacy.update import plain_name
 
@@ -91,5 +92,4 @@ def explains(view: View, picture: Tensor) -> bool:
 
 
 def normalised(view: View, pictures: Tensor) -> Tensor:
-    mean, std = (pictures.new_tensor(values).view(-1, 1, 1) for values in (view.facts.mean, view.facts.std))
-    return (pictures - mean) / std
+    return normalise(pictures, view.facts.mean, view.facts.std)

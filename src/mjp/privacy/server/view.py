@@ -16,6 +16,8 @@ from torch import Tensor
 
 from mjp.common.errors import InputError
 from mjp.method.model import MJP
+from mjp.pictures.patches import patchify, unpatchify
+from mjp.pictures.tensors import denormalise, normalise
 from mjp.privacy.client.defences import parse
 from mjp.privacy.server.prior import Prior
 from mjp.privacy.update import Update, gradients_of, plain_name
@@ -214,18 +216,11 @@ class View:
 
     def picture(self, patches: Tensor) -> Tensor:
         """(N, P) normalised patches → (3, H, W) in [0, 1] pixels, not clipped."""
-        (rows, columns), (height, width) = self.grid, self.patch
-        image = patches.view(rows, columns, -1, height, width).permute(2, 0, 3, 1, 4)
-        image = image.reshape(-1, rows * height, columns * width)
-        mean, std = (image.new_tensor(values).view(-1, 1, 1) for values in (self.facts.mean, self.facts.std))
-        return image * std + mean
+        return denormalise(unpatchify(patches, self.grid, self.patch), self.facts.mean, self.facts.std)
 
     def patches(self, picture: Tensor) -> Tensor:
         """(3, H, W) in [0, 1] → (N, P) normalised patches."""
-        mean, std = (picture.new_tensor(values).view(-1, 1, 1) for values in (self.facts.mean, self.facts.std))
-        (rows, columns), (height, width) = self.grid, self.patch
-        image = ((picture - mean) / std).view(-1, rows, height, columns, width)
-        return image.permute(1, 3, 0, 2, 4).reshape(rows * columns, -1)
+        return patchify(normalise(picture, self.facts.mean, self.facts.std), self.patch)
 
     def reconstruction(self, patches: Tensor, **facts: Any) -> Reconstruction:
         """Clip to what a picture can be, and refuse to present numbers that are none."""
