@@ -115,7 +115,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["search", "index"], "a query in words, or a picture"),
         (["search", "index", "dog", "--picture", "pictures/a/01.png"], "and not both"),
         (["search", "index", "--picture", "pictures/a/01.png", "--explain"], "needs a query in words"),
-        (["search", "index", "--picture", "nowhere.png"], "cannot be read as a picture"),
+        (["search", "index", "--picture", "nowhere.png"], "there is no picture nowhere.png"),
         (["search", "index", "dog", "-k", "0"], "at least 1"),
         (["search", "nowhere", "dog"], "is no index"),
         (["search", "index", "dog", "--model", "nowhere"], "there is no nowhere/config.json"),

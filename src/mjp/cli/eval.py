@@ -181,11 +181,11 @@ def _sheet(grid: "Generated", subject: "Subject") -> Any:
     """The first picture that can be read, clean and in every cell of the grid; None if there is no such picture."""
     from torch.nn.functional import interpolate
 
-    from mjp.evaluation.robustness.corruptions import to_pixels
     from mjp.pictures.sheet import contact_sheet
+    from mjp.pictures.tensors import to_tensor
 
     def shown(picture: Any) -> Any:
-        pixels = to_pixels(picture).unsqueeze(0)
+        pixels = to_tensor(picture).unsqueeze(0)
         return interpolate(pixels, scale_factor=max(1, 96 // pixels.shape[-1]))[0]  # so that one sees small pictures
 
     rows: dict[str, list[Any]] = {}

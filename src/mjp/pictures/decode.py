@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from mjp.common.errors import InputError
 from mjp.common.files import open_regular
@@ -121,18 +121,19 @@ def _check_size(file: Image.Image, limit: int) -> None:
     width, height = file.size
     if width * height > limit:
         raise InputError(
-            f"it has {width} x {height} pixels and the limit is {limit / 1e6:g} million: make it smaller, or raise the "
-            f"limit with the environment variable {LIMIT}"
+            f"{width} x {height} pixels are more than the limit of {limit / 1e6:g} million pixels: make it smaller, or "
+            f"raise the limit with the environment variable {LIMIT}"
         )
 
 
 def _as_rgb(file: Image.Image) -> Image.Image:
     """Pillow alone would clip deep greys to white, and show the colours below transparency."""
-    file.load()
-    ImageOps.exif_transpose(file, in_place=True)
-    if file.mode in ("I", "F") or file.mode.startswith("I;16"):
-        return _eight_bits(file).convert("RGB")
-    return _on_black(file) if file.has_transparency_data else file.convert("RGB")
+    file.load()  # turns some kinds of files itself
+    turned = file.getexif().get(ExifTags.Base.Orientation, 1) != 1
+    picture = ImageOps.exif_transpose(file) if turned else file  # which copies
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
+        return _eight_bits(picture).convert("RGB")
+    return _on_black(picture) if picture.has_transparency_data else picture.convert("RGB")
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:

@@ -21,6 +21,7 @@ class Thumbnails:
         self.entries = entries
         self.max_pixels = max_pixels
         self.decoding = BoundedSemaphore(decoders)
+        self.queues = [Lock() for _ in range(64)]
         self.lock = Lock()
         self.cache: OrderedDict[Key, Image.Image] = OrderedDict()
 
@@ -36,13 +37,12 @@ class Thumbnails:
     def _thumbnail(self, path: Path, side: int) -> Image.Image:
         state = path.stat()
         key = (path, state.st_mtime_ns, state.st_size, side)
-        picture = self._remembered(key)
-        if picture is None:
-            with self.decoding:
-                picture = self._remembered(key)  # another request may have decoded it while this one waited
-                if picture is None:
+        with self.queues[hash(key) % len(self.queues)]:  # others who ask for the same file wait for its thumbnail
+            picture = self._remembered(key)
+            if picture is None:
+                with self.decoding:
                     picture = thumbnail(path, side, max_pixels=self.max_pixels)
-                    self._remember(key, picture)
+                self._remember(key, picture)
         return picture
 
     def _remembered(self, key: Key) -> Image.Image | None:

@@ -17,9 +17,10 @@ from mjp.aladin.data.captions import Captioned, in_split, load_captions
 from mjp.aladin.data.features import PictureFeatures, TokenFile, fill, text_features, token_file
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.model.vision import Vision, crop, find_backbone, open_picture
+from mjp.aladin.model.vision import Vision, crop, find_backbone
 from mjp.common.errors import InputError
 from mjp.common.fingerprint import fingerprint
+from mjp.pictures.decode import open_rgb
 
 ROWS = [noise(length, 3, seed=length).half().float() for length in (4, 2, 5, 3)]
 
@@ -134,7 +135,7 @@ def test_features_are_those_of_the_backbone(home: Path, vision: Vision, tmp_path
     items = train_items(home)
     found = features(tmp_path, items, vision, views=2)
     plain, mirrored = (found.read([found.place(3, view)]) for view in (0, 1))
-    image = vision.prepare(open_picture(items[3].path)).unsqueeze(0)
+    image = vision.prepare(open_rgb(items[3].path)).unsqueeze(0)
     torch.testing.assert_close(plain.patches, vision.tokens(image).patches, atol=2e-3, rtol=2e-3)
     torch.testing.assert_close(plain.cls, vision.tokens(image).cls, atol=2e-3, rtol=2e-3)
     torch.testing.assert_close(mirrored.patches, vision.tokens(image.flip(-1)).patches, atol=2e-3, rtol=2e-3)
@@ -185,7 +186,7 @@ def test_unreadable_pictures_are_left_out_on_demand(
 ) -> None:
     found = features(tmp_path, train_items(home), vision, max_unreadable=1)
     assert [item.path.name for item in found.items] == ["train00.png", "train01.png", "train03.png", "train04.png"]
-    image = vision.prepare(open_picture(found.items[2].path)).unsqueeze(0)
+    image = vision.prepare(open_rgb(found.items[2].path)).unsqueeze(0)
     stored = found.read([found.place(2)])
     torch.testing.assert_close(stored.cls, vision.tokens(image).cls, atol=2e-3, rtol=2e-3)
     assert "unreadable" in capsys.readouterr().out

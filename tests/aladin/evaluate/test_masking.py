@@ -15,12 +15,12 @@ from mjp.aladin.data.corpus import Corpus
 from mjp.aladin.evaluate.masking import _codes, gate, gate_sentences, mask_curve, vit_of
 from mjp.aladin.index.intake import Encoder
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.vision import open_picture
 from mjp.aladin.training.build import fresh_model
 from mjp.cli.main import main
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed
 from mjp.method.model import MJP
+from mjp.pictures.decode import open_rgb
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_the_jigsaws_are_those_of_indexing_by_law(home: Path) -> None:
     """E_unk at γ = 1: every patch is hidden, and the codes are those of `index --mask-ratio 1`, whatever the jigsaw."""
     model = Aladin.load(home / "model")
     found = corpus(home, model)
-    images = torch.stack([model.vision.prepare(open_picture(item.path)) for item in found.items])
+    images = torch.stack([model.vision.prepare(open_rgb(item.path)) for item in found.items])
     stored = Encoder(model, 1.0)(images, [f"{n:032x}" for n in range(len(images))])
     (codes,) = _codes(model, found, (1.0, True), derive_seed(0, 0))
     torch.testing.assert_close(codes.vector, stored.vector, rtol=0, atol=1e-5)

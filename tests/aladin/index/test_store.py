@@ -18,8 +18,8 @@ from mjp.aladin.index.catalogue import File
 from mjp.aladin.index.intake import Encoder, content_hash
 from mjp.aladin.index.store import Index, IndexFacts, open_index
 from mjp.aladin.model.aladin import Aladin, Codes
-from mjp.aladin.model.vision import open_picture
 from mjp.common.errors import InputError
+from mjp.pictures.decode import open_rgb
 from processes import exit_code, start
 
 FACTS = IndexFacts("hash", "somewhere", 0.0, (2, 3))
@@ -49,7 +49,7 @@ def test_what_goes_in_comes_out(model: Aladin, indexed: Path, gallery: Path) -> 
     paths = sorted(gallery.rglob("*.png"))
     assert sorted(ids(index)) == sorted(content_hash(path) for path in paths)
     for path in paths:
-        image = model.vision.prepare(open_picture(path)).unsqueeze(0)
+        image = model.vision.prepare(open_rgb(path)).unsqueeze(0)
         row = index.row(content_hash(path))
         assert row is not None
         stored, fresh = index.codes(torch.tensor([row])), model.encode_pictures(image)
@@ -178,7 +178,9 @@ def die(pictures: Path, out: Path, home: Path, step: str) -> None:
         written.append(path)
         deadly_chunk = len([p for p in written if "chunk" in p.name]) == 2
         if deadly_chunk and step == "chunk":
-            path.with_name(f".{path.stem}.1.tmp{path.suffix}").write_bytes(b"half")
+            folder = path.with_name(f".{path.name}.abcdefgh.tmp")  # what a killed writer leaves
+            folder.mkdir()
+            (folder / path.name).write_bytes(b"half")
             os._exit(9)
         really(path, write)
         if deadly_chunk:

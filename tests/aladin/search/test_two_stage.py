@@ -55,12 +55,10 @@ def test_re_ranking_everything_is_the_exhaustive_search(
 
 
 def test_the_alignment_score_is_that_of_the_pictures_themselves(model: Aladin, indexed: Path, gallery: Path) -> None:
-    from mjp.aladin.model.vision import open_picture
+    from mjp.pictures.decode import open_rgb
 
     index, query = Index(indexed), model.encode_texts([QUERY])
-    images = [
-        model.vision.prepare(open_picture(name.paths[0])) for name in name_hits(index, by_vector(index, query, 10))
-    ]
+    images = [model.vision.prepare(open_rgb(name.paths[0])) for name in name_hits(index, by_vector(index, query, 10))]
     fresh = model.alignment(model.encode_pictures(torch.stack(images)), query)[:, 0]
     stored = {hit.rank: hit.alignment for hit in by_alignment(index, model, query, by_vector(index, query, 10))}
     torch.testing.assert_close(torch.tensor([stored[n] for n in range(1, 11)]), fresh, atol=5e-3, rtol=0)  # float16
@@ -120,7 +118,7 @@ def test_a_query_that_is_no_picture_is_refused(model: Aladin, indexed: Path, tmp
         with pytest.raises(InputError, match="not a regular file"):
             read_picture(Index(indexed), model, path)
     assert thumbnail([tmp_path / "pipe.png"], 32) is None
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="there is no picture"):
         read_picture(Index(indexed), model, tmp_path / "nowhere.png")
 
 

@@ -17,11 +17,12 @@ from scipy import ndimage
 from torch import Tensor
 
 from mjp.evaluation.robustness import corruptions
-from mjp.evaluation.robustness.corruptions import RECIPES, corrupt, to_picture, to_pixels
+from mjp.evaluation.robustness.corruptions import RECIPES, corrupt
 from mjp.evaluation.robustness.filters import convolve, disk, gaussian_blur, plasma, trail, warped, zoomed
 from mjp.evaluation.robustness.severities import CORRUPTIONS, SEVERITIES, TABLE, parameters
 from mjp.pictures.landscape import landscape
 from mjp.pictures.sets import embedded
+from mjp.pictures.tensors import to_image, to_tensor
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -30,7 +31,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def small(count: int, step: int = 37) -> list[Tensor]:
     source = embedded("val")
-    return [to_pixels(source.load(k * step)) for k in range(count)]
+    return [to_tensor(source.load(k * step)) for k in range(count)]
 
 
 def large() -> Tensor:
@@ -332,14 +333,14 @@ def test_elastic_without_strength_changes_nothing() -> None:
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_jpeg_and_pixelate_are_pillows(severity: int) -> None:
     picture = large()
-    original, file = to_picture(picture), BytesIO()
+    original, file = to_image(picture), BytesIO()
     original.save(file, "JPEG", quality=(25, 18, 15, 10, 7)[severity - 1])
-    assert torch.equal(corrupt(picture, "jpeg_compression", severity, seeded()), to_pixels(Image.open(file)))
+    assert torch.equal(corrupt(picture, "jpeg_compression", severity, seeded()), to_tensor(Image.open(file)))
     side = (134, 112, 89, 67, 56)[severity - 1]
     coarse = original.resize((side, side), Image.Resampling.BOX).resize((224, 224), Image.Resampling.BOX)
-    assert torch.equal(corrupt(picture, "pixelate", severity, seeded()), to_pixels(coarse))
+    assert torch.equal(corrupt(picture, "pixelate", severity, seeded()), to_tensor(coarse))
 
 
 def test_eight_bits_survive_the_way_to_pixels_and_back() -> None:
     original = embedded("val").load(5)
-    assert to_picture(to_pixels(original)).tobytes() == original.tobytes()
+    assert to_image(to_tensor(original)).tobytes() == original.tobytes()

@@ -11,12 +11,13 @@ import timm
 import torch
 from PIL import Image
 
-from mjp.evaluation.robustness.corruptions import corrupt, to_picture, to_pixels
+from mjp.evaluation.robustness.corruptions import corrupt
 from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
 from mjp.evaluation.robustness.sets import CorruptedFolders, Generated, ImageNetSubset, output_names
 from mjp.evaluation.robustness.severities import CORRUPTIONS
 from mjp.models import Subject
 from mjp.pictures.sets import embedded
+from mjp.pictures.tensors import to_image, to_tensor
 
 INFO = Path(timm.__file__).parent / "data" / "_info"
 
@@ -194,8 +195,8 @@ def test_equal_pictures_get_different_noise() -> None:
 def test_a_generated_picture_is_cut_first_and_corrupted_at_the_size_of_the_model(tmp_path: Path) -> None:
     source = embedded("val")
     pictures = Generated(source, CORRUPTIONS, (4,), 0).pictures(subject(10), ("contrast", 4))
-    plain = to_pixels(source.load(2))
-    expected = to_picture(corrupt(plain, "contrast", 4, torch.Generator()))
+    plain = to_tensor(source.load(2))
+    expected = to_image(corrupt(plain, "contrast", 4, torch.Generator()))
     assert pictures.load(2).tobytes() == expected.tobytes()
     fill(tmp_path, ["a", "b"])
     wide = Image.new("RGB", (100, 64))
