@@ -129,18 +129,18 @@ def test_a_checkpoint_follows_the_evaluation_of_its_epoch(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened: list[str] = []
-    save, write = Run.save, Run._write
+    save, write = Run.save, Run.write
 
-    def watched_save(run: Run) -> Path:
+    def watched_save(run: Run, **options: Any) -> Path:
         happened.append(f"save {run.step}")
-        return save(run)
+        return save(run, **options)
 
     def watched_write(run: Run, kind: str, **values: Any) -> None:
         happened.append(f"{kind} {run.step}")
         write(run, kind, **values)
 
     monkeypatch.setattr(Run, "save", watched_save)
-    monkeypatch.setattr(Run, "_write", watched_write)
+    monkeypatch.setattr(Run, "write", watched_write)
     train(settings(data, tmp_path, epochs=1, batch_size=24, checkpoint_minutes=0))
     assert happened == ["step 1", "save 1", "step 2", "epoch 2", "save 2"]
 
@@ -148,7 +148,7 @@ def test_a_checkpoint_follows_the_evaluation_of_its_epoch(
 def test_a_finished_run_is_not_trained_again(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = finished(settings(data, tmp_path))
     before, seen = weights(run), metrics(run)
-    monkeypatch.setattr(Run, "_update", lambda *_: pytest.fail("a step was made"))
+    monkeypatch.setattr(Run, "update", lambda *_: pytest.fail("a step was made"))
     finished(settings(data, tmp_path))
     assert (weights(run), metrics(run)) == (before, seen)
 
@@ -212,7 +212,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_the_last_good_step(
     criterion: Any = BadAfter(8, value)  # four steps of each run
     good.criterion = run.criterion = criterion
     good.train()
-    with pytest.raises(InputError, match=r"loss became (nan|inf).* in step 5\. .*last\.pt: lower --lr"):
+    with pytest.raises(InputError, match=r"loss became (nan|inf).* in step 5\. .*last\.pt: rerun .* a lower --lr"):
         run.train()
     kept, wanted = (load_checkpoint(tmp_path / name / "checkpoints" / "last.pt") for name in ("bad", "good"))
     assert kept["step"] == 4
@@ -224,6 +224,58 @@ def test_a_learning_rate_that_is_far_too_high_is_reported(data: Path, tmp_path: 
         train(settings(data, tmp_path, lr=1e30, warmup_epochs=0, clip_grad=None, opt="sgd"))
     state = load_checkpoint(tmp_path / "checkpoints" / "last.pt")["model"]
     assert all(value.isfinite().all() for value in state.values())
+
+
+@pytest.mark.parametrize("advice", [{"lr": 0.003}, {"warmup_epochs": 2}, {"clip_grad": 0.1}])
+def test_after_a_bad_step_the_advised_settings_continue_the_run(
+    data: Path, tmp_path: Path, advice: dict[str, Any]
+) -> None:
+    run = started(settings(data, tmp_path, clip_grad=5.0))
+    run.criterion = BadAfter(4, float("nan"))  # type: ignore[assignment]
+    with pytest.raises(InputError, match="in step 5"):
+        run.train()
+    with pytest.raises(InputError, match=r"other settings \(batch_size"):
+        train(settings(data, tmp_path, batch_size=4, **advice))
+    train(settings(data, tmp_path, **advice))
+    assert metrics(tmp_path)[-1]["epoch"] == 2
+    ((name, value),) = advice.items()
+    (change,) = [line for line in metrics(tmp_path) if line["kind"] == "settings"]
+    assert (change["step"], change[name][1]) == (4, value)
+    with pytest.raises(InputError, match=r"other settings \(lr\)"):  # from here on it is an ordinary run again
+        train(settings(data, tmp_path, **{**advice, "lr": 0.5}))
+
+
+def test_a_lower_rate_after_a_bad_step_is_the_rate_of_the_following_steps(data: Path, tmp_path: Path) -> None:
+    run = started(settings(data, tmp_path, lr=0.03))
+    run.criterion = BadAfter(4, float("nan"))  # type: ignore[assignment]
+    with pytest.raises(InputError, match="lower --lr"):
+        run.train()
+    train(settings(data, tmp_path, lr=0.003))
+    rates = {line["step"]: line["lr"] for line in metrics(tmp_path) if line["kind"] == "step"}
+    slow = finished(settings(data, tmp_path / "slow", lr=0.003))
+    expected = {line["step"]: line["lr"] for line in metrics(slow) if line["kind"] == "step" and line["step"] > 4}
+    assert {step: rate for step, rate in rates.items() if step > 4} == expected
+
+
+def test_a_folder_that_another_run_trains_in_is_refused(data: Path, tmp_path: Path) -> None:
+    run = started(settings(data, tmp_path))
+    with run.opened(), pytest.raises(InputError, match="another process is training in"):
+        train(settings(data, tmp_path))
+    train(settings(data, tmp_path))
+
+
+def test_another_number_of_threads_is_recorded_and_announced(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(settings(data, tmp_path, stop_after=1))
+    threads = torch.get_num_threads()
+    last = tmp_path / "checkpoints" / "last.pt"
+    assert load_checkpoint(last)["threads"] == threads
+    train(settings(data, tmp_path, stop_after=2))
+    assert "this process has" not in capsys.readouterr().out
+    torch.save({**load_checkpoint(last), "threads": threads + 3}, last)
+    train(settings(data, tmp_path, stop_after=3))
+    assert f"used {threads + 3} threads, this process has {threads}" in capsys.readouterr().out
 
 
 def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(
@@ -285,12 +337,12 @@ def test_channels_last_changes_the_layout_and_not_the_result(data: Path, tmp_pat
     run.model.register_forward_pre_hook(
         lambda _module, inputs: seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
     )
-    run._update(run._network(), [next(iter(run._loader(0, 0)))])
+    run.update(run.network(), next(run.batches(0)))
     assert seen == [True]
     filters = [p for p in run.model.parameters() if p.ndim == 4 and min(p.shape[1:]) > 1]
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in filters)
     other = started(settings(data, tmp_path / "first", **resnet))
-    other._update(other._network(), [next(iter(other._loader(0, 0)))])
+    other.update(other.network(), next(other.batches(0)))
     for ours, theirs in zip(run.model.parameters(), other.model.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -317,13 +369,14 @@ def test_the_jigsaw_starts_when_it_is_told_to(data: Path, tmp_path: Path) -> Non
 
 def test_the_loss_is_smoothed_cross_entropy_and_weighted_localization(data: Path, tmp_path: Path) -> None:
     run = started(settings(data, tmp_path, smoothing=0.3, mjp={"localize_weight": 0.5}))
-    network, batch = run._network(), next(iter(run._loader(0, 0)))
-    out = network(batch[0], run._plan(batch[0]))
-    expected = nn.functional.cross_entropy(out.logits, batch[1], label_smoothing=0.3) + 0.5 * out.dal
+    network, micro_batches = run.network(), next(run.batches(0))
+    images, labels, _ = micro_batches[0]
+    out = network(images, run.plan(images))
+    expected = nn.functional.cross_entropy(out.logits, labels, label_smoothing=0.3) + 0.5 * out.dal
     assert out.dal > 0.1
-    loss, _, right, _ = run._update(network, [batch]).tolist()
-    assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
-    assert right == pytest.approx((out.logits.argmax(1) == batch[1]).float().mean().item())
+    losses = run.update(network, micro_batches)
+    assert losses["train_loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert losses["train_top1"] == pytest.approx(100 * (out.logits.argmax(1) == labels).float().mean().item())
 
 
 def test_what_is_saved_is_what_was_evaluated_without_a_jigsaw(whole: Path, data: Path, tmp_path: Path) -> None:

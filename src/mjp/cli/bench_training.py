@@ -51,10 +51,10 @@ def _run(preset: str, folder: Path) -> Run:
 
 
 def _engine_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
-    network, unreadable = run._network(), torch.full((len(labels),), -1)
+    network, unreadable = run.network(), torch.full((len(labels),), -1)
 
     def step() -> None:
-        run._update(network, [(images, labels, unreadable)])
+        run.update(network, [(images, labels, unreadable)])
         run.step += 1
 
     return step

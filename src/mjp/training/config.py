@@ -12,6 +12,7 @@ import tyro
 import yaml
 
 from mjp.common.errors import InputError
+from mjp.common.runs.recipe import FREE_TO_CHANGE as RUN_FREE_TO_CHANGE
 from mjp.common.runs.recipe import load_recipe, plain_value, value_of
 from mjp.method.config import PRESETS, VARIANTS, MJPConfig, preset, variant
 
@@ -163,11 +164,7 @@ class TrainConfig:
         return yaml.safe_dump({name: plain_value(value) for name, value in values.items()}, sort_keys=False)
 
 
-# What may differ between a run and its continuation: it changes nothing in the result.
-FREE_TO_CHANGE = {
-    *("recipe", "out", "resume", "data_dir", "device", "workers", "compile", "checkpoint_minutes", "log_every"),
-    *("stop_after", "tensorboard", "max_unreadable"),
-}
+FREE_TO_CHANGE = RUN_FREE_TO_CHANGE | {"data_dir", "compile", "tensorboard"}
 
 
 def named_config(name: str) -> MJPConfig:

@@ -17,7 +17,7 @@ from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.training import engine as module
 from mjp.aladin.training.build import learning_rate
 from mjp.aladin.training.config import AladinTraining
-from mjp.aladin.training.engine import LARGEST_SCALE, AladinRun, train
+from mjp.aladin.training.engine import MAX_SCALE, AladinRun, train
 from mjp.aladin.training.losses import listnet, triplet
 from mjp.common.errors import InputError
 from processes import exit_code, start
@@ -181,7 +181,7 @@ def test_every_view_of_a_picture_is_learned_from(data: Path, home: Path, monkeyp
         return read(numbers, views)
 
     monkeypatch.setattr(run.corpus, "tokens", watched)
-    run._update(list(range(8)))
+    run.update(list(range(8)))
     assert seen == {0, 1}
 
 
@@ -193,17 +193,17 @@ def test_the_scale_of_the_student_is_learned_unless_it_is_not_to_be(
         changes: dict[str, Any] = {"phase": phase, "teacher": prepared / "run", "out": home / str(learned)}
         run = AladinRun(settings(data, home, student_scale=7.0, learn_scale=learned, **changes))
         assert run.model.log_scale.item() == pytest.approx(math.log(7))
-        run._update(list(range(8)))
+        run.update(list(range(8)))
         assert (run.model.log_scale.item() == pytest.approx(math.log(7), abs=1e-7)) != learned
 
 
 def test_no_scale_grows_beyond_its_bound(data: Path, home: Path) -> None:
     run = AladinRun(settings(data, home, phase="joint", align_objective="infonce"))
     for scale in (run.model.log_scale, run.model.log_align_scale):
-        scale.data.fill_(math.log(LARGEST_SCALE) + 1)
-    run._update(list(range(8)))
+        scale.data.fill_(math.log(MAX_SCALE) + 1)
+    run.update(list(range(8)))
     for scale in (run.model.log_scale, run.model.log_align_scale):
-        assert scale.item() <= math.log(LARGEST_SCALE) + 1e-6
+        assert scale.item() <= math.log(MAX_SCALE) + 1e-6
 
 
 def stopped_and_continued(config: AladinTraining, stops: list[int]) -> Path:
@@ -231,14 +231,14 @@ def dying_task(config: AladinTraining, steps: int) -> None:
     import os
     import signal
 
-    update = AladinRun._update
+    update = AladinRun.update
 
     def fragile(self: AladinRun, numbers: list[int]) -> dict[str, float]:
         if self.step == steps:
             os.kill(os.getpid(), signal.SIGKILL)
         return update(self, numbers)
 
-    AladinRun._update = fragile  # type: ignore[method-assign]
+    AladinRun.update = fragile  # type: ignore[method-assign]
     train(config)
 
 
@@ -293,7 +293,7 @@ def test_too_few_pictures_and_a_missing_teacher_are_refused(data: Path, home: Pa
 
 def test_a_loss_that_is_no_number_stops_the_run(data: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "triplet", lambda scores, same, **_: scores.sum() * float("nan"))
-    with pytest.raises(InputError, match="not finite in step 1"):
+    with pytest.raises(InputError, match="not finite, in step 1"):
         train(settings(data, home))
 
 

@@ -154,7 +154,7 @@ class Evil:
 
 
 def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
-    torch.save({"format": "mjp-training-1", "model": Evil(tmp_path / "mark")}, tmp_path / "evil.pt")
+    torch.save({"format": "mjp-training-2", "model": Evil(tmp_path / "mark")}, tmp_path / "evil.pt")
     refused(tmp_path / "evil.pt")
     (tmp_path / "evil.pt").write_bytes(pickle.dumps(Evil(tmp_path / "mark")))
     refused(tmp_path / "evil.pt")

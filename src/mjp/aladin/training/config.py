@@ -8,6 +8,7 @@ import tyro
 import yaml
 
 from mjp.common.errors import InputError
+from mjp.common.runs.recipe import FREE_TO_CHANGE as RUN_FREE_TO_CHANGE
 from mjp.common.runs.recipe import load_recipe, plain_value, value_of
 from mjp.common.validate import number, whole
 
@@ -168,11 +169,7 @@ class AladinTraining:
         return yaml.safe_dump({name: plain_value(value) for name, value in asdict(self).items()}, sort_keys=False)
 
 
-# What may differ between a run and its continuation: it changes nothing in the result.
-FREE_TO_CHANGE = {
-    *("recipe", "out", "resume", "cache", "device", "workers", "checkpoint_minutes", "log_every", "stop_after"),
-    "max_unreadable",
-}
+FREE_TO_CHANGE = RUN_FREE_TO_CHANGE | {"cache"}
 
 
 def config_from(values: dict[str, Any]) -> AladinTraining:

@@ -1,14 +1,14 @@
 """Training in three phases: `align` the tokens, `distill` a vector from them, or both `joint`ly.
 
-    run = AladinRun(config)        data, features on disk, model, optimizer; continues a run found in the folder
+    run = AladinRun(config)        data, features on disk, model, optimizer
     run.train()                    epochs of steps; evaluates on dev, logs, writes checkpoints
 
-As in mjp.training: whatever is random is seeded anew from (seed, epoch, step), there is no random state to save, and a
-run killed at any moment continues to the same bits. The folder of a run looks the same too.
+Folder, resume, checkpoints and log are those of every training run: common/runs/resumable.py. Whatever is random is
+seeded anew from (seed, step): interrupted runs resume bit-exactly.
 """
 
 import math
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import torch
 from timm.optim import create_optimizer_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from mjp.aladin.data.captions import load_captions, training_splits
 from mjp.aladin.data.corpus import Corpus, TeacherTokens, encode_corpus, on
@@ -28,15 +27,15 @@ from mjp.aladin.training.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.training.guide import Guide, calibrate
 from mjp.aladin.training.losses import infonce, listnet, triplet
 from mjp.common.device import pick_device
+from mjp.common.distributed import World
 from mjp.common.errors import InputError
-from mjp.common.files import write_atomically
-from mjp.common.runs.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
-from mjp.common.runs.log import Log, draw_curve
-from mjp.common.runs.recipe import refuse_other_run
+from mjp.common.progress import say
+from mjp.common.runs.log import draw_curve
+from mjp.common.runs.resumable import ResumableRun
 from mjp.common.seeds import SAMPLE, STEP, derive_seed
 from mjp.training.order import epoch_order
 
-LARGEST_SCALE = 100.0
+MAX_SCALE = 100.0
 
 
 def train(config: AladinTraining) -> Path:
@@ -44,16 +43,13 @@ def train(config: AladinTraining) -> Path:
     return AladinRun(config).train()
 
 
-class AladinRun:
-    """All that a run consists of, and the loop over it."""
+class AladinRun(ResumableRun[AladinTraining]):
+    """Everything a run consists of, and the loop over it."""
 
     def __init__(self, config: AladinTraining) -> None:
-        self.config, self.folder, self.device = config, config.folder, pick_device(config.device)
-        self.found = config.resume or find_checkpoint(self.folder / "checkpoints")
-        if self.found is not None and (self.folder / "config.yaml").exists():  # before anything is computed
-            refuse_other_run(self.folder / "config.yaml", config.to_yaml(), FREE_TO_CHANGE)
-        data = load_captions(config.data, config.pictures)
-        train, dev = (split[: config.limit] for split in training_splits(data))
+        super().__init__(config, World(0, 1, pick_device(config.device)), free=FREE_TO_CHANGE)
+        self.device = self.world.device
+        train, dev = (split[: config.limit] for split in training_splits(load_captions(config.data, config.pictures)))
         torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
         self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, train)
         self.model = self.model.to(self.device)
@@ -75,59 +71,25 @@ class AladinRun:
             self._calibrate()
         self.optimizer = create_optimizer_v2(self.model, "adamw", lr=config.lr, weight_decay=config.weight_decay)
         self.ema = ModelEmaV3(self.model, decay=config.ema) if config.ema else None
-        self.step, self.sums = 0, {}  # type: int, dict[str, float]
-        self.log = Log(self.folder, tensorboard=False)
 
     def train(self) -> Path:
-        config, last = self.config, self.config.epochs * self.steps_per_epoch
-        self._open_folder()
-        end = last if config.stop_after is None else min(last, config.stop_after)
-        while self.step < end:
-            epoch = self.step // self.steps_per_epoch
-            self._train_epoch(epoch, end)
-            if self.step % self.steps_per_epoch == 0:
-                self._finish_epoch(epoch)
-        if self.step < last:
-            self.save()
-            return self.folder
-        title = f"ALADIN, {config.phase}" + ("" if config.phase == "align" else f", {config.objective}")
-        draw_curve(self.log, self.folder / "curve.png", title, "rsum", "rsum on dev")
-        self._evaluated().save(self.folder / "model")
-        return self.folder / "model"
+        with self.opened():
+            for epoch in self.epochs():
+                if self.epoch_is_complete and self.config.phase == "joint" and "distill" in self.config.objective:
+                    self._calibrate()  # the teacher has changed
+                for numbers in self.steps(epoch, self.batches(epoch)):
+                    self.add(self.update(numbers))
+                if self.epoch_is_complete:
+                    self.finish_epoch(epoch)
+            return self.finish() if self.is_complete else self.folder
 
-    def _train_epoch(self, epoch: int, end: int) -> None:
-        config, first = self.config, epoch * self.steps_per_epoch
-        order = epoch_order(self.corpus.items, config.seed, epoch, 1)
-        if self.step == first:
-            self.sums = {}
-            if config.phase == "joint" and "distill" in config.objective:
-                self._calibrate()  # the teacher has changed
-        began, done, saved = time.perf_counter(), 0, time.monotonic()
-        bar = tqdm(
-            total=self.steps_per_epoch,
-            initial=self.step - first,
-            desc=f"epoch {epoch + 1}/{config.epochs}",
-            unit="step",
-            disable=None,
-        )
-        with bar:
-            while self.step < min(first + self.steps_per_epoch, end):
-                begin = (self.step - first) * config.batch_size
-                for name, value in self._update(order[begin : begin + config.batch_size]).items():
-                    self.sums[name] = self.sums.get(name, 0.0) + value
-                self.step, done = self.step + 1, done + 1
-                bar.update()
-                ended = self.step == first + self.steps_per_epoch
-                if self.step % config.log_every == 0 or ended:
-                    seen = {name: total / (self.step - first) for name, total in self.sums.items()}
-                    bar.set_postfix(loss=f"{seen['train_loss']:.4g}")
-                    speed = done * config.batch_size / (time.perf_counter() - began)
-                    self.log.write("step", self.step, **seen, lr=self.optimizer.param_groups[0]["lr"], pictures_s=speed)
-                if not ended and time.monotonic() - saved > 60 * config.checkpoint_minutes:
-                    self.save()
-                    saved = time.monotonic()
+    def batches(self, epoch: int) -> Iterator[list[int]]:
+        """The pictures of each step of the rest of an epoch."""
+        order, size = epoch_order(self.corpus.items, self.config.seed, epoch, 1), self.config.batch_size
+        for step in range(self.step - epoch * self.steps_per_epoch, self.steps_per_epoch):
+            yield order[step * size : (step + 1) * size]
 
-    def _update(self, numbers: list[int]) -> dict[str, float]:
+    def update(self, numbers: list[int]) -> dict[str, float]:
         """One optimizer step on these pictures; its losses and the norm of the gradient."""
         config = self.config
         self.model.train()  # in distill the teacher has no dropout: its encoders do not run, their tokens are on disk
@@ -146,19 +108,15 @@ class AladinRun:
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_grad)
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
-            path = self.save()
-            raise InputError(
-                f"the loss or its gradient was not finite in step {self.step + 1}. The last good step is saved in "
-                f"{path}: lower --lr, raise --warmup-epochs, or lower --clip-grad"
-            )
+            self.stop_at_bad_step(loss.item())
         self.optimizer.step()
         with torch.no_grad():
             for scale in (self.model.log_scale, self.model.log_align_scale):
-                scale.clamp_(max=math.log(LARGEST_SCALE))
+                scale.clamp_(max=math.log(MAX_SCALE))
         if self.ema is not None:
             self.ema.update(self.model, self.step)
-        seen = {f"train_{name}": value.item() for name, value in parts.items()}
-        return {"train_loss": loss.item(), **seen, "gradient_norm": norm.item()}
+        losses = {f"train_{name}": value.item() for name, value in parts.items()}
+        return {"train_loss": loss.item(), **losses, "gradient_norm": norm.item()}
 
     def _encoded(self, numbers: list[int], views: list[int], captions: list[int]) -> tuple[Encoded, Encoded]:
         if self.frozen is not None:
@@ -210,24 +168,33 @@ class AladinRun:
 
     def _draw_captions(self, numbers: list[int], generator: torch.Generator) -> list[int]:
         """Some captions of every picture, drawn without replacement."""
-        chosen = []
+        captions: list[int] = []
         for n in numbers:
             begin, count = self.corpus.first[n], len(self.corpus.items[n].captions)
             drawn = torch.randperm(count, generator=generator)[: self.config.captions]
-            chosen += (begin + drawn).tolist()
-        return chosen
+            captions += (begin + drawn).tolist()
+        return captions
 
-    def _finish_epoch(self, epoch: int) -> None:
+    def finish_epoch(self, epoch: int) -> None:
+        """Evaluate on dev if it is time, log, and save."""
         config, result = self.config, dict[str, Any]()
         if (epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs:
             heads = {"alignment": config.phase != "distill", "matching": config.phase != "align"}
             result = dev_recall(self._evaluated(), self.dev, **heads)
-        means = {name: total / self.steps_per_epoch for name, total in self.sums.items()}
+        losses = {name: total / self.steps_per_epoch for name, total in self.sums.items()}
         scales = {"teacher_scale": self.teacher_scale, "student_scale": self.model.log_scale.exp().item()}
-        self.log.write("epoch", self.step, epoch=epoch + 1, **means, **scales, **result)
+        self.write("epoch", epoch=epoch + 1, **losses, **scales, **result)
         self.save()
-        shown = ", ".join(f"{name} {value:.1f}" for name, value in result.items() if "rsum" in name)
-        tqdm.write(f"epoch {epoch + 1}: loss {means['train_loss']:.4f}" + (f", dev {shown}" if shown else ""))
+        scores = ", ".join(f"{name} {value:.1f}" for name, value in result.items() if "rsum" in name)
+        say(f"epoch {epoch + 1}: loss {losses['train_loss']:.4f}" + (f", dev {scores}" if scores else ""))
+
+    def finish(self) -> Path:
+        """Training curve and final model."""
+        config = self.config
+        title = f"ALADIN, {config.phase}" + ("" if config.phase == "align" else f", {config.objective}")
+        draw_curve(self.log, self.folder / "curve.png", title, "rsum", "rsum on dev")
+        self._evaluated().save(self.folder / "model")
+        return self.folder / "model"
 
     def _evaluated(self) -> Aladin:
         return self.model if self.ema is None else self.ema.module
@@ -240,47 +207,33 @@ class AladinRun:
         tokens = self.frozen if self.guide is None else self.guide.tokens
         return None if tokens is None else tokens.teacher
 
-    def save(self) -> Path:
-        """Write a checkpoint."""
-        state = {
+    def state(self) -> dict[str, Any]:
+        return {
             "model": self.model.state_dict(),
             "ema": None if self.ema is None else self.ema.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "sums": self.sums,
             "teacher_scale": self.teacher_scale,
             "teacher": self._teacher(),
         }
-        return save_checkpoint(self.folder / "checkpoints", state)
 
-    def _restore(self, path: Path) -> None:
-        state = load_checkpoint(path)
+    def load_state(self, state: dict[str, Any]) -> None:
         if state.get("teacher") != self._teacher():
-            given = self.config.guide or self.config.teacher
-            raise InputError(f"{path} had another teacher than {given}: give it that one, or another --out")
-        try:
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            if self.ema is not None:
-                self.ema.module.load_state_dict(state["ema"])
-            self.step, self.sums, self.teacher_scale = state["step"], state["sums"], state["teacher_scale"]
-        except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise InputError(f"{path} belongs to another model: {str(error).splitlines()[0]}") from error
+            teacher = self.config.guide or self.config.teacher
+            raise InputError(f"the run had another teacher than {teacher}: give it that one, or another --out")
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.ema is not None:
+            self.ema.module.load_state_dict(state["ema"])
+        self.teacher_scale = state["teacher_scale"]
 
-    def _open_folder(self) -> None:
-        """Start a new run, or continue the one that is there if it is the same."""
-        if self.found is not None:
-            self._restore(self.found)
-            print(f"continuing {self.folder} at step {self.step} from {self.found}")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / "config.yaml", lambda temporary: temporary.write_text(self.config.to_yaml()))
-        self.log.rewind(self.step)
+    def readings(self, steps: int, seconds: float, waited: float) -> dict[str, Any]:
+        return {"lr": self.optimizer.param_groups[0]["lr"], "pictures_s": steps * self.config.batch_size / seconds}
 
 
 def dev_recall(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool) -> dict[str, float]:
     """Recall on a corpus by either head; `rsum` is the matching head's if there is one."""
     pictures, texts = encode_corpus(model, corpus)
-    found: dict[str, float] = {}
+    measures: dict[str, float] = {}
     scores: dict[str, Tensor] = {}
     if alignment:
         scores["align_"] = model.alignment(pictures, texts)
@@ -288,6 +241,6 @@ def dev_recall(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool
         scores["match_"] = pictures.vector @ texts.vector.T
     for name, matrix in scores.items():
         result = recall(ranks(matrix.cpu(), corpus.owner))
-        found |= {f"{name}i2t_r1": result.i2t[0], f"{name}t2i_r1": result.t2i[0], f"{name}rsum": result.rsum}
-        found["rsum"] = result.rsum
-    return found
+        measures |= {f"{name}i2t_r1": result.i2t[0], f"{name}t2i_r1": result.t2i[0], f"{name}rsum": result.rsum}
+        measures["rsum"] = result.rsum
+    return measures

@@ -4,7 +4,7 @@
       config.yaml          all that defines the run
       metrics.jsonl        one line per logged step and per epoch
       checkpoints/
-        last.pt            weights, moving average, optimizer, scaler, position in the run, what was counted so far
+        last.pt            weights, moving average, optimizer, scaler, position in the run, sums of the epoch
         previous.pt        the one before
       curve.png, model/    at the end: training curve; the model as `MJP.from_pretrained` reads it
 
@@ -21,7 +21,7 @@ import torch
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 
-FORMAT = "mjp-training-1"
+FORMAT = "mjp-training-2"
 
 
 def save_checkpoint(folder: Path, state: dict[str, Any]) -> Path:
@@ -34,8 +34,8 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> Path:
         write_atomically(fresh, lambda path: torch.save({"format": FORMAT, **state}, path))
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         newest = find_checkpoint(folder)
-        kept = "there is none yet" if newest is None else f"the last one is intact: {newest}"
-        raise InputError(f"no checkpoint could be written to {folder} ({_first_line(error)}); {kept}") from error
+        rest = "there is none yet" if newest is None else f"the last one is intact: {newest}"
+        raise InputError(f"no checkpoint could be written to {folder} ({_first_line(error)}); {rest}") from error
     if last.exists():
         os.replace(last, previous)
     os.replace(fresh, last)

@@ -1,4 +1,4 @@
-"""What a person and a machine see of a run: metrics.jsonl, TensorBoard, a training curve."""
+"""Run logging: metrics.jsonl, TensorBoard, training curve."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from mjp.common.files import write_atomically
 
 
 class Log:
-    """metrics.jsonl, one JSON object per line; `kind` is "step" or "epoch"."""
+    """metrics.jsonl, one JSON object per line; `kind` is "step", "epoch", or "settings" after a change."""
 
     def __init__(self, folder: Path, *, tensorboard: bool) -> None:
         self.path = folder / "metrics.jsonl"

@@ -8,22 +8,29 @@ import yaml
 
 from mjp.common.errors import InputError
 
+# What may differ between a run and its continuation without changing the result; a command may have more of its own.
+FREE_TO_CHANGE = frozenset(
+    {"recipe", "out", "resume", "device", "workers", "checkpoint_minutes", "log_every", "stop_after", "max_unreadable"}
+)
+# What a run may be continued with after a step that was not finite, as its message advises.
+FREE_AFTER_BAD_STEP = frozenset({"lr", "warmup_epochs", "clip_grad"})
+
 
 def recipes(command: str = "train") -> list[str]:
     """The recipes of `mjp train`; those of `mjp aladin train` begin with its name."""
-    found = [path.name.removesuffix(".yaml") for path in files("mjp.recipes").iterdir() if path.name.endswith("yaml")]
-    return sorted(name for name in found if name.startswith("aladin_") == (command == "aladin"))
+    names = [path.name.removesuffix(".yaml") for path in files("mjp.recipes").iterdir() if path.name.endswith("yaml")]
+    return sorted(name for name in names if name.startswith("aladin_") == (command == "aladin"))
 
 
 def load_recipe(name: str, command: str = "train") -> dict[str, Any]:
     """The fields of a recipe that comes with the package, or of a YAML file."""
-    path, known = Path(name), recipes(command)
-    if name in known:
+    path, names = Path(name), recipes(command)
+    if name in names:
         text = files("mjp.recipes").joinpath(f"{name}.yaml").read_text()
     elif path.suffix in (".yaml", ".yml") and path.is_file():
         text = path.read_text()
     else:
-        raise InputError(f"there is no recipe {name!r}: choose one of {', '.join(known)}, or give a YAML file")
+        raise InputError(f"there is no recipe {name!r}: choose one of {', '.join(names)}, or give a YAML file")
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -44,15 +51,11 @@ def value_of(arguments: list[str], *flags: str) -> str | None:
     return value
 
 
-def refuse_other_run(path: Path, now: str, free: set[str]) -> None:
-    """Refuse to continue the run of the file `path` with settings `now`, both YAML, unless only `free` ones differ."""
+def changed_settings(path: Path, now: str, free: frozenset[str]) -> dict[str, tuple[Any, Any]]:
+    """Where the settings `now` differ from those in the file `path`, both YAML: (before, now)."""
     old, new = yaml.safe_load(path.read_text()), yaml.safe_load(now)
-    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name) and name not in free)
-    if changed:
-        raise InputError(
-            f"{path.parent} holds a run with other settings ({', '.join(changed)}): give the same ones to continue it, "
-            "or another --out"
-        )
+    names = sorted((old.keys() | new.keys()) - free)
+    return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 
 
 def plain_value(value: Any) -> Any:
