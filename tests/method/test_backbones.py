@@ -193,8 +193,8 @@ def test_swin_unwraps_with_a_warning_that_positions_stay_behind() -> None:
 
 def test_jigsaw_pieces_are_patches_of_a_vit_and_sixteen_pixels_elsewhere() -> None:
     assert mjp.MJP(vit()).adapter.cell == (8, 8)
-    assert mjp.MJP(swin()).adapter.cell == (16, 16)
-    assert mjp.MJP(cnn()).adapter.cell == (16, 16)
+    assert mjp.MJP(swin(), mjp.variant("E")).adapter.cell == (16, 16)
+    assert mjp.MJP(cnn(), mjp.variant("E")).adapter.cell == (16, 16)
     assert mjp.MJP(cnn(), mjp.variant("E", cell=32)).adapter.cell == (32, 32)
 
 
@@ -252,7 +252,7 @@ def test_subclasses_with_their_own_position_code_are_refused() -> None:
             return x
 
     network = Different(**{**SMALL_VIT, "class_token": False, "global_pool": "avg"})
-    with pytest.raises(mjp.InputError, match="Different adds its positions in its own way"):
+    with pytest.raises(mjp.InputError, match="Different adds its positions in its own way and needs its own adapter"):
         mjp.MJP(network, mjp.preset("paper"))
 
 

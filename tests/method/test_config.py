@@ -9,6 +9,7 @@ import pytest
 
 import mjp
 from method.tiny import cnn, swin, vit
+from mjp.method.backbones import fit_config
 from mjp.method.config import PRESETS, VARIANTS
 
 # the ablation table of the paper: shuffle, position, localize
@@ -138,11 +139,11 @@ def test_only_positions_and_localization_need_position_embeddings() -> None:
 @pytest.mark.parametrize("make", [cnn, swin, lambda: vit(pos_embed="none")])
 def test_preset_for_a_model_without_positions_is_the_jigsaw_alone(make: Any) -> None:
     with pytest.warns(UserWarning, match="only the jigsaw is left"):
-        config = mjp.preset("private", make())
+        config = fit_config(mjp.preset("private"), make())
     assert (config.shuffle, config.position, config.localize) == TABLE["E"]
     assert config.ratio == mjp.preset("private").ratio
 
 
 def test_preset_for_a_model_with_positions_is_complete() -> None:
-    assert mjp.preset("paper", vit()) == mjp.preset("paper")
-    assert mjp.preset("paper", swin(), ape=True) == mjp.preset("paper", ape=True)
+    assert fit_config(mjp.preset("paper"), vit()) == mjp.preset("paper")
+    assert fit_config(mjp.preset("paper", ape=True), swin()) == mjp.preset("paper", ape=True)

@@ -21,18 +21,20 @@ def eva() -> Any:
 
 @pytest.mark.parametrize("config", ["private", mjp.variant("J")])
 def test_positions_that_cannot_be_hidden_are_refused_not_dropped(config: Any) -> None:
-    with pytest.raises(mjp.InputError, match="how Eva uses its position embeddings is not known here"):
+    with pytest.raises(mjp.InputError, match="how Eva uses its position embeddings is not known"):
         mjp.MJP(eva(), config)
 
 
 def test_a_preset_drops_nothing_for_other_reasons() -> None:
     with pytest.raises(mjp.InputError, match="leave `cell` unset"):
-        mjp.MJP(vit(), mjp.preset("private", vit(), cell=4))
+        mjp.MJP(vit(), mjp.preset("private", cell=4))
 
 
-def test_a_preset_that_loses_its_positions_says_so() -> None:
-    with pytest.warns(UserWarning, match="of preset 'private' only the jigsaw is left"):
-        mjp.MJP(cnn(), "private")
+@pytest.mark.parametrize("config", ["private", None])
+def test_a_preset_that_loses_its_positions_says_so(config: str | None) -> None:
+    with pytest.warns(UserWarning, match="ResNet has no absolute position embeddings.*only the jigsaw is left"):
+        model = mjp.MJP(cnn(), config)
+    assert model.config.position == "keep"
 
 
 @pytest.mark.parametrize("name", ["mobilenetv4_conv_small", "test_resnet"])

@@ -18,7 +18,7 @@ MODELS: dict[str, Callable[[], mjp.MJP]] = {
     "distilled": lambda: mjp.MJP(vit("deit_tiny_distilled_patch16_224"), "paper"),
     "oblong": lambda: mjp.MJP(vit("deit_tiny_patch16_224", img_size=(32, 16)), "paper"),
     "no class token": lambda: mjp.MJP(vit("vit_tiny_patch16_224", class_token=False, global_pool="avg"), "paper"),
-    "without positions": lambda: mjp.MJP(vit("vit_tiny_patch16_224", pos_embed="none")),
+    "without positions": lambda: mjp.MJP(vit("vit_tiny_patch16_224", pos_embed="none"), mjp.variant("E")),
     "swin": lambda: mjp.MJP(stock_swin(), mjp.preset("paper", ape=True, aspect=(0.5, 2.0))),
     "cnn": lambda: mjp.MJP(cnn(), mjp.variant("E", sampler="reference", start_epoch=20)),
 }

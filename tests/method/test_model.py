@@ -394,7 +394,11 @@ def test_swin_with_ape_decays_none_of_its_positions() -> None:
 
 
 def test_names_without_weight_decay_are_names_of_parameters() -> None:
-    for model in (mjp.MJP(vit(), "paper"), mjp.MJP(cnn()), mjp.MJP(swin(), mjp.preset("paper", ape=True))):
+    for model in (
+        mjp.MJP(vit(), "paper"),
+        mjp.MJP(cnn(), mjp.variant("E")),
+        mjp.MJP(swin(), mjp.preset("paper", ape=True)),
+    ):
         assert model.no_weight_decay() <= {name for name, _ in model.named_parameters()}
 
 

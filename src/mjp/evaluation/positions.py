@@ -30,7 +30,7 @@ class Regression:
 
 def position_table(model: MJP) -> tuple[Tensor, tuple[int, int]]:
     """(N, D) position embeddings of the patches and their grid; refuses a model that has none."""
-    table = model.adapter.table(model.model, None, model._own_table())
+    table = model.position_table()
     if table is None:
         raise InputError(
             f"this {type(model.model).__name__} has no absolute position embeddings to study: choose a ViT, or a Swin "

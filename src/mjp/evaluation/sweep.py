@@ -16,7 +16,6 @@ from mjp.common.stats import Bootstrap, Interval
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.method.plan import identity_plan, sample_plan
-from mjp.pictures.patches import image_grid
 
 QUANTITIES = ("top1", "consistency", "diff_norm", "diff_relative")
 
@@ -64,7 +63,7 @@ def sweep(
     generator = torch.Generator(device).manual_seed(seed)
     for images, labels in batches:
         images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        grid = image_grid(images, model.adapter.cell)
+        grid = model.grid(images)
         plain = model(images, identity_plan(len(images), grid, device=device))
         best = plain.logits.topk(min(5, plain.logits.shape[1]), 1).indices
         hits = best == labels.unsqueeze(1)

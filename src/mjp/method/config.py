@@ -2,12 +2,10 @@
 
     variant("J")                the ten rows A–J of the paper's ablation table
     preset("paper")             when and how often the jigsaw is active: paper, reference, private
-    preset("paper", model)      the same, as far as this model can carry it (a ResNet has no position embeddings)
 
 No torch in here: the command line reads this file to print its help.
 """
 
-import warnings
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -139,43 +137,33 @@ PRESETS: dict[str, MJPConfig] = {
 
 
 def variant(name: str, **changes: Any) -> MJPConfig:
-    """A row of the ablation table, `variant("J")`, optionally with fields changed: `variant("G", ratio=0.15)`."""
+    """A row of the paper's ablation table.
+
+    Args:
+        name: A letter from A (the plain model) to J (the full method).
+        changes: Fields of MJPConfig that get another value, as in `variant("G", ratio=0.15)`.
+    """
     if name not in VARIANTS:
         raise InputError(f"unknown variant {name!r}: choose one of {', '.join(VARIANTS)}")
     return _changed(VARIANTS[name], changes)
 
 
-def preset(name: str, model: Any = None, **changes: Any) -> MJPConfig:
-    """A named configuration, optionally with fields changed.
+def preset(name: str, **changes: Any) -> MJPConfig:
+    """A named configuration: when and how often the jigsaw is active.
 
-    With a model that has no absolute position embeddings (a ResNet; a Swin without `ape=True`) only the jigsaw on
-    pixels is left of it, and a warning says so.
+    Args:
+        name: "paper" (per image, every step), "reference" (the authors' code: one jigsaw per batch, half of the
+            batches, from epoch 20) or "private" (every step, with the ratio of the paper's privacy experiment).
+        changes: Fields of MJPConfig that get another value, as in `preset("private", ratio=0.9)`.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
-    config = _changed(PRESETS[name], changes)
-    carried = config if model is None else as_carried(config, model)
-    if carried != config:
-        warnings.warn(
-            f"{type(model).__name__} has no absolute position embeddings: of preset {name!r} only the jigsaw is left",
-            stacklevel=2,
-        )
-    return carried
-
-
-def as_carried(config: MJPConfig, model: Any) -> MJPConfig:
-    """The configuration itself, or what is left of it on a model without absolute position embeddings."""
-    from mjp.method.backbones import NO_POSITIONS, reasons_against
-
-    reasons = reasons_against(model, config)
-    if len(reasons) == 1 and reasons[0].startswith(NO_POSITIONS):
-        return replace(config, position="keep", localize="none")
-    return config  # whatever else is in the way is not for a preset to decide
+    return _changed(PRESETS[name], changes)
 
 
 def _changed(config: MJPConfig, changes: dict[str, Any]) -> MJPConfig:
-    known = [field.name for field in fields(config)]
-    unknown = sorted(set(changes) - set(known))
+    names = [field.name for field in fields(config)]
+    unknown = sorted(set(changes) - set(names))
     if unknown:
-        raise InputError(f"unknown MJP setting {', '.join(unknown)}: choose from {', '.join(known)}")
+        raise InputError(f"unknown MJP setting {', '.join(unknown)}: choose from {', '.join(names)}")
     return replace(config, **changes)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import timm
 import torch
@@ -25,9 +25,6 @@ from torch import nn
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.method.config import MJPConfig
-
-if TYPE_CHECKING:
-    from mjp.method.model import MJP
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 DOWNLOAD = {"revision", "cache_dir", "force_download", "local_files_only", "token"}
@@ -49,8 +46,12 @@ The full configuration is in config.json.
 """
 
 
-class HubModel(ModelHubMixin):
-    """`save_pretrained`, `from_pretrained` and `push_to_hub` for MJP."""
+class HubModel(ModelHubMixin, nn.Module):
+    """`save_pretrained`, `from_pretrained` and `push_to_hub` for a timm model with an MJPConfig around it."""
+
+    model: nn.Module
+    config: MJPConfig
+    classes: list[str] | None
 
     def save_pretrained(
         self, save_directory: str | Path, *, model_args: dict[str, Any] | None = None, **hub: Any
@@ -63,16 +64,15 @@ class HubModel(ModelHubMixin):
         unknown = sorted(set(hub) - {"push_to_hub", "repo_id", "config", "model_card_kwargs"})
         if unknown and not hub.get("push_to_hub"):
             raise InputError(f"save_pretrained does not know {', '.join(unknown)}")
-        wrapped = cast("MJP", self)
         folder = Path(save_directory)
-        recipe = _recipe(wrapped.model, model_args)
+        recipe = _recipe(self.model, model_args)
         folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: tensor.detach().contiguous() for name, tensor in wrapped.state_dict().items()}
+        weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         write_atomically(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
-        text = json.dumps({**recipe, "classes": wrapped.classes, "mjp": wrapped.config.to_dict()}, indent=2)
+        text = json.dumps({**recipe, "classes": self.classes, "mjp": self.config.to_dict()}, indent=2)
         write_atomically(folder / CONFIG, lambda path: path.write_text(text + "\n"))
         if not (folder / "README.md").exists():
-            card = CARD.format(**recipe, **wrapped.config.to_dict())
+            card = CARD.format(**recipe, **self.config.to_dict())
             write_atomically(folder / "README.md", lambda path: path.write_text(card))
         if hub.pop("push_to_hub", False):
             return self.push_to_hub(hub.pop("repo_id", None) or folder.name, **hub)

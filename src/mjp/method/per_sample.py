@@ -17,7 +17,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from mjp.common.errors import InputError
 from mjp.method.plan import Plan, check_plan
-from mjp.pictures.patches import image_grid
 
 if TYPE_CHECKING:
     from mjp.method.model import MJP
@@ -38,7 +37,7 @@ def per_sample_gradients(
     bounds the memory: that many images at a time.
     """
     drawn = model.sample_plan(images) if plan is None else plan
-    check_plan(drawn, len(images), image_grid(images, model.adapter.cell), images.device)
+    check_plan(drawn, len(images), model.grid(images), images.device)
     if len(labels) != len(images):
         raise InputError(f"there are {len(labels)} labels for {len(images)} images")
     if any(isinstance(module, _BatchNorm) for module in model.modules()):

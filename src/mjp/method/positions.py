@@ -1,9 +1,25 @@
 """What happens to the position embeddings of masked slots."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from mjp.method.plan import Plan
+
+
+class Positions(NamedTuple):
+    """The positions of one forward pass, as an adapter gets them."""
+
+    table: Tensor | None  # (1, N, D) absolute positions of the patches; None: the model has none
+    unknown: Tensor | None  # (D,) E_unk, which takes the place of hidden rows of the table
+    mask: Tensor | None  # (B or 1, N) bool, True = hidden; None: every slot keeps its position
+
+    def absolute(self) -> Tensor | None:
+        """The table with its hidden rows replaced, (B or 1, N, D)."""
+        if self.table is None or self.unknown is None or self.mask is None:
+            return self.table
+        return hide_positions(self.table, self.unknown, self.mask)
 
 
 def hide_positions(table: Tensor, unknown: Tensor, mask: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from timm.scheduler import create_scheduler_v2
 from torch import nn
 
 from mjp.common.errors import InputError
-from mjp.method.config import PRESETS, as_carried
+from mjp.method.backbones import fit_config
+from mjp.method.config import PRESETS
 from mjp.method.model import MJP
 from mjp.training.config import TrainConfig
 
@@ -31,7 +32,7 @@ def build_model(config: TrainConfig, classes: int) -> MJP:
     except (TypeError, RuntimeError, AssertionError, ValueError) as error:
         raise InputError(f"timm cannot create {config.model} with {kwargs}: {error}") from error
     # a preset means: as far as this model can carry it
-    return MJP(model, as_carried(config.mjp, model) if config.preset in PRESETS else config.mjp)
+    return MJP(model, fit_config(config.mjp, model) if config.preset in PRESETS else config.mjp)
 
 
 def localize_weight(config: TrainConfig, epoch: float) -> float:

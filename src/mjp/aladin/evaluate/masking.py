@@ -23,7 +23,6 @@ from mjp.aladin.model.tokens import Tokens, vision_tokens
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed
 from mjp.evaluation.sweep import position_views
-from mjp.method.backbones import ViT
 from mjp.method.model import MJP
 from mjp.pictures.decode import open_rgb
 
@@ -78,7 +77,7 @@ def gate_sentences(verdict: dict[str, Any]) -> list[str]:
 def vit_of(model: Aladin) -> MJP:
     """The backbone, if it is a ViT, whose patches have positions to hide."""
     backbone = model.vision.model
-    if not isinstance(backbone, MJP) or not isinstance(backbone.adapter, ViT):
+    if not isinstance(backbone, MJP) or not backbone.adapter.exchangeable:
         raise InputError(
             f"--mask-ratios needs a ViT as backbone; {model.vision.name} has no positions to hide: leave the option "
             "out, or train on a ViT (--model.backbone mini-cifar10-mjp, a folder, or timm:NAME)"

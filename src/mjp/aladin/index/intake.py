@@ -30,11 +30,9 @@ from mjp.aladin.model.aladin import Aladin, Codes
 from mjp.common.errors import InputError
 from mjp.common.files import open_regular
 from mjp.common.validate import number
-from mjp.method.backbones import ViT
 from mjp.method.model import MJP
 from mjp.method.plan import Plan, sample_plan
 from mjp.pictures.decode import EXTENSIONS, UnreadablePicture, is_picture, open_rgb
-from mjp.pictures.patches import image_grid
 
 BATCH = 32  # pictures encoded at once
 COMMIT = 256  # pictures between two points to which a kill can throw back
@@ -60,7 +58,7 @@ class Encoder:
     def __init__(self, model: Aladin, mask_ratio: float) -> None:
         self.model, self.ratio = model, number("--mask-ratio", mask_ratio, least=0, most=1)
         backbone = model.vision.model
-        hides = isinstance(backbone, MJP) and backbone.unknown is not None and isinstance(backbone.adapter, ViT)
+        hides = isinstance(backbone, MJP) and backbone.unknown is not None and backbone.adapter.exchangeable
         if self.ratio and not hides:
             raise InputError(
                 f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} has "
@@ -87,7 +85,7 @@ class Encoder:
 
 def draw_plan(backbone: MJP, images: Tensor, seeds: Sequence[int], ratio: float) -> Plan:
     """A jigsaw for every picture, each from a seed of its own, by the law that the backbone was trained with."""
-    config, grid = backbone.config, image_grid(images, backbone.adapter.cell)
+    config, grid = backbone.config, backbone.grid(images)
     law: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
     plans = [sample_plan(1, grid, ratio, generator=torch.Generator().manual_seed(s), **law) for s in seeds]
     mask, permutation, inverse = (torch.cat([plan[i] for plan in plans]) for i in range(3))  # type: ignore[misc]

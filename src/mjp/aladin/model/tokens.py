@@ -7,17 +7,16 @@
 Patches that share E_unk are exchangeable: nothing after the seam may look at the order of patches.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from timm.models import VisionTransformer
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_max_pool2d
 
 from mjp.common.errors import InputError
+from mjp.method.adapter import TokenParts, map_tokens
+from mjp.method.backbones import split_tokens
 from mjp.method.model import MJP
 from mjp.method.plan import Plan
-from mjp.method.shuffle import shuffle_image
 
 
 class Tokens(NamedTuple):
@@ -32,18 +31,19 @@ class Tokens(NamedTuple):
 def vision_tokens(backbone: nn.Module, images: Tensor, plan: Plan | None = None) -> Tokens:
     """The tokens of (B, C, H, W) images. The backbone is used as it is: call eval() for features without dropout."""
     if isinstance(backbone, MJP):
-        return _mjp_tokens(backbone, images, plan)
+        if plan is None and backbone.training:
+            raise InputError("without a plan, tokens are those of the plain picture: call eval() on the model first")
+        return _tokens(backbone.tokens(images, plan))
     if plan is not None:
         raise InputError(f"a plan needs a model that can carry it out: wrap this {type(backbone).__name__} in mjp.MJP")
     if not hasattr(backbone, "forward_features"):
         raise InputError(f"{type(backbone).__name__} has no forward_features: use a timm model")
-    return _split(backbone, backbone.forward_features(images))  # type: ignore[operator]
+    return _tokens(split_tokens(backbone, backbone.forward_features(images)))  # type: ignore[operator]
 
 
 def grid_tokens(features: Tensor) -> Tokens:
     """The cells of a (B, D, h, w) feature map as patches in reading order, their mean as class token."""
-    patches = features.flatten(2).transpose(1, 2)  # (B, h·w, D)
-    return _tokens(patches.mean(1), patches)
+    return _tokens(map_tokens(features))
 
 
 def canonical_order(tokens: Tokens) -> Tokens:
@@ -60,48 +60,5 @@ def canonical_order(tokens: Tokens) -> Tokens:
     return tokens._replace(patches=patches, valid=tokens.valid.gather(1, source))
 
 
-def _mjp_tokens(model: MJP, images: Tensor, plan: Plan | None) -> Tokens:
-    """The tokens that MJP's own forward hands to the classifier."""
-    if plan is None and model.training:
-        raise InputError("without a plan, tokens are those of the plain picture: call eval() on the model first")
-    inner: Any = model.model
-    if not isinstance(getattr(inner, "norm", None), nn.Module):  # a convolutional network: the jigsaw is on its input
-        pictures = images if plan is None else shuffle_image(images, plan, model.adapter.cell)
-        return _split(inner, inner.forward_features(pictures))
-    caught: list[Tensor] = []
-    hook = inner.norm.register_forward_hook(lambda module, given, result: caught.append(result))
-    try:
-        model(images, plan)
-    finally:
-        hook.remove()
-    tokens = _split(inner, caught[-1])
-    return tokens if plan is None else tokens._replace(unknown=_hidden(model, plan, tokens))
-
-
-def _hidden(model: MJP, plan: Plan, tokens: Tokens) -> Tensor:
-    """(B, R): which tokens have no position of their own. A token that covers several pieces is hidden if any is."""
-    if model.unknown is None:
-        return torch.zeros_like(tokens.unknown)
-    count, (rows, columns) = tokens.patches.shape[1], plan.grid
-    if count == rows * columns:
-        return plan.mask
-    height = max(round((count * rows / columns) ** 0.5), 1)
-    pieces = plan.mask.view(-1, 1, rows, columns).float()
-    return adaptive_max_pool2d(pieces, (height, count // height)).flatten(1).bool()
-
-
-def _split(model: Any, features: Tensor) -> Tokens:
-    """Features as timm's models give them: (B, prefix + N, D), (B, D, h, w), or (B, h, w, D)."""
-    if features.ndim == 4:
-        channels_last = getattr(model, "output_fmt", "NCHW") == "NHWC"
-        return grid_tokens(features.permute(0, 3, 1, 2) if channels_last else features)
-    if features.ndim != 3:
-        raise InputError(f"{type(model).__name__} gives features of shape {tuple(features.shape)}, which has no tokens")
-    patches = features[:, getattr(model, "num_prefix_tokens", 0) :]
-    has_class = isinstance(model, VisionTransformer) and model.has_class_token
-    return _tokens(features[:, 0] if has_class else patches.mean(1), patches)
-
-
-def _tokens(cls: Tensor, patches: Tensor) -> Tokens:
-    everywhere = torch.ones(patches.shape[:2], dtype=torch.bool, device=patches.device)
-    return Tokens(cls, patches, everywhere, torch.zeros_like(everywhere))
+def _tokens(parts: TokenParts) -> Tokens:
+    return Tokens(parts.summary, parts.patches, torch.ones_like(parts.hidden), parts.hidden)

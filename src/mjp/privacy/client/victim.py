@@ -20,7 +20,6 @@ from mjp.method.model import MJP
 from mjp.method.per_sample import per_sample_gradients
 from mjp.method.plan import Plan, identity_plan, sample_plan
 from mjp.method.shuffle import shuffle_image
-from mjp.pictures.patches import image_grid
 from mjp.privacy.client.defences import CLIP, LEARNING_RATE, Defence, disguise
 from mjp.privacy.update import Facts, Update, plain_name
 
@@ -94,7 +93,7 @@ def make_update(
 
 
 def _draw(network: MJP, images: Tensor, defence: Defence, generator: torch.Generator) -> Plan:
-    grid = image_grid(images, network.adapter.cell)
+    grid = network.grid(images)
     if defence.jigsaw == "none":
         return identity_plan(len(images), grid, device=images.device)
     return sample_plan(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mjp.common.errors import InputError
 from mjp.method.model import MJP
+from mjp.method.plan import identity_plan
 from mjp.pictures.patches import patchify, unpatchify
 from mjp.pictures.tensors import denormalise, normalise
 from mjp.privacy.client.defences import parse
@@ -142,7 +143,7 @@ class View:
     @cached_property
     def table(self) -> Tensor:
         """E (N, D), the position embeddings of the patches."""
-        table = self.model.adapter.table(self.vit, None, self.model._own_table())
+        table = self.model.position_table()
         if table is None:
             return self.weight.new_zeros(self.grid[0] * self.grid[1], len(self.weight))
         return table[0].detach().double()
@@ -182,9 +183,9 @@ class View:
         parameters = {plain_name(name): p for name, p in model.named_parameters()}
         wanted = {n: p for n, p in parameters.items() if n == "pos_embed" or n.startswith("localizer.")}
         totals = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in wanted.items()}
+        plan = identity_plan(1, self.grid)._replace(mask=mask.unsqueeze(0), budget=len(mask))
         for _ in range(self.facts.steps):
-            table = model.adapter.table(model.model, None, model._own_table())
-            dal = model._localize(table, mask.unsqueeze(0), self.grid)
+            dal = model.localization(plan)
             if dal is None:
                 break
             found = torch.autograd.grad(dal, list(wanted.values()), materialize_grads=True)

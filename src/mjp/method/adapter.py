@@ -1,0 +1,119 @@
+"""What the method asks of a model family. Each family answers in one file of `backbones/`.
+
+An adapter holds no weights and changes nothing in the model: it calls the model's own modules in the model's own order,
+so that a plan which moves nothing gives timm's result bit for bit.
+"""
+
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from timm.layers import resample_abs_pos_embed
+from torch import Tensor, nn
+
+from mjp.common.errors import InputError
+from mjp.method.config import MJPConfig
+from mjp.method.plan import Plan
+from mjp.method.positions import Positions
+
+DEFAULT_CELL = 16  # pixels: side of a jigsaw piece where the model has no patch of its own
+NO_POSITIONS = "it has no absolute position embeddings to hide or localise"
+JIGSAW_ONLY = "position='keep' and localize='none' give the jigsaw alone"
+
+
+class Obstacle(NamedTuple):
+    """Why a model cannot carry a configuration."""
+
+    reason: str
+    jigsaw_remains: bool = False  # True: there is nothing to hide or localise, so the jigsaw alone loses nothing
+
+
+class TokenParts(NamedTuple):
+    """The tokens of a batch of images behind the final norm, by their role."""
+
+    summary: Tensor  # (B, D): the class token; the mean over the patches if there is none
+    prefix: Tensor  # (B, K, D): class, distillation and register tokens; K may be 0
+    patches: Tensor  # (B, N, D) in reading order
+    hidden: Tensor  # (B, N) bool: True where the position was hidden
+
+
+class Adapter(Protocol):
+    """A model family. Positions of any kind go through `forward_features`, which sees which slots are hidden.
+
+    A family with a learned absolute table returns it from `stored_table` and `position_table`; localization and the
+    study of positions read it there. A family with other positions (rotary, relative) returns None from both and
+    applies `positions.mask` in its blocks.
+    """
+
+    handles: ClassVar[tuple[type[nn.Module], ...]]
+    """Classes of models; for a given model, the adapter of the nearest class among its bases is asked first."""
+
+    exchangeable: ClassVar[bool]
+    """Whether nothing else in the model depends on the order of patches, once their positions are hidden."""
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        """Height and width of a jigsaw piece in pixels."""
+
+    @property
+    def tokens_per_cell(self) -> tuple[int, int]:
+        """Rows and columns of tokens of the position table in a jigsaw piece."""
+
+    @classmethod
+    def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
+        """All the reasons why this model cannot carry this configuration; none if it can."""
+
+    @classmethod
+    def build(cls, model: Any, config: MJPConfig) -> "Adapter":
+        """The adapter for a model without obstacles."""
+
+    def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
+        """Rows and columns of jigsaw pieces in (B, C, H, W) images; refuses sizes that the model cannot take."""
+
+    def stored_table(self, model: Any) -> Tensor | None:
+        """The model's own learned absolute table, (1, K + N, D) with the rows of prefix tokens first."""
+
+    def new_table(self, model: Any) -> Tensor:
+        """What `ape=True` adds: an absolute table of zeros, (1, N, D), so that wrapping changes nothing."""
+
+    def token_grid(self, model: Any) -> tuple[int, int] | None:
+        """Rows and columns of the absolute position table at the model's own input size; None without a table."""
+
+    def position_table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None:
+        """The absolute positions of the patches plus `extra`, (1, N, D), at a grid of pieces or the model's own."""
+
+    def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
+        """What timm's `forward_features` gives, with the plan carried out and its positions hidden."""
+
+    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
+        """Logits, and the pooled (B, F) features that the classifier sees."""
+
+    @classmethod
+    def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
+        """The result of `forward_features` by role; the adapter alone knows which tokens are patches."""
+
+
+def token_parts(patches: Tensor, prefix: Tensor | None = None, *, class_token: bool = False) -> TokenParts:
+    """Tokens of which no position is hidden. With `class_token` the first of the prefix is the summary."""
+    prefix = patches[:, :0] if prefix is None else prefix
+    summary = prefix[:, 0] if class_token else patches.mean(1)
+    return TokenParts(summary, prefix, patches, torch.zeros(patches.shape[:2], dtype=torch.bool, device=patches.device))
+
+
+def map_tokens(features: Tensor) -> TokenParts:
+    """The cells of a (B, D, h, w) feature map as patches, their mean as summary."""
+    return token_parts(features.flatten(2).transpose(1, 2))
+
+
+def channels_first(model: Any, feature_map: Tensor) -> Tensor:
+    """(B, D, h, w) from a feature map in the model's own layout."""
+    return feature_map.permute(0, 3, 1, 2) if getattr(model, "output_fmt", "NCHW") == "NHWC" else feature_map
+
+
+def resample_table(table: Tensor, new: tuple[int, int] | None, old: tuple[int, int]) -> Tensor:
+    """timm's interpolation of a (1, N, D) table from one grid to another; the table itself if the grid stays."""
+    return table if new is None else resample_abs_pos_embed(table, list(new), list(old), num_prefix_tokens=0)
+
+
+def no_table(model: Any) -> InputError:
+    """The refusal of `ape=True` by a family that has no use for it."""
+    return InputError(f"{type(model).__name__} takes no additional position embeddings: leave `ape` unset")

@@ -1,0 +1,131 @@
+"""ViT and its distilled sister: tokens are shuffled between patch embedding and position embedding."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from timm.layers import PatchEmbed
+from timm.models import VisionTransformer, checkpoint_seq
+from timm.models.deit import VisionTransformerDistilled
+from torch import Tensor, nn
+
+from mjp.common.errors import InputError
+from mjp.method.adapter import JIGSAW_ONLY, NO_POSITIONS, Obstacle, TokenParts, no_table, resample_table, token_parts
+from mjp.method.config import MJPConfig
+from mjp.method.plan import Plan, identity_plan
+from mjp.method.positions import Positions
+from mjp.method.shuffle import shuffle_image, shuffle_tokens
+from mjp.pictures.patches import image_grid
+
+
+@dataclass(frozen=True)
+class ViT:
+    """timm's VisionTransformer: any prefix tokens, any grid, fixed or dynamic size."""
+
+    cell: tuple[int, int]
+    tokens_per_cell: ClassVar[tuple[int, int]] = (1, 1)
+    handles: ClassVar[tuple[type[nn.Module], ...]] = (VisionTransformer,)
+    exchangeable: ClassVar[bool] = True
+
+    @classmethod
+    def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
+        obstacles = []
+        kind = type(model)
+        if kind.forward_features is not VisionTransformer.forward_features or kind._pos_embed not in (
+            VisionTransformer._pos_embed,
+            VisionTransformerDistilled._pos_embed,
+        ):
+            obstacles.append(Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter"))
+        embed = model.patch_embed
+        if not isinstance(embed, PatchEmbed) or embed.proj.kernel_size != embed.proj.stride:
+            reason = "its patches overlap or pass a convolutional stem, so its positions cannot be hidden"
+            obstacles.append(Obstacle(f"{reason}: {JIGSAW_ONLY}"))
+        elif config.cell is not None and (config.cell, config.cell) != tuple(embed.patch_size):
+            obstacles.append(Obstacle(f"a ViT's jigsaw piece is its patch, {embed.patch_size}: leave `cell` unset"))
+        if model.pos_embed is None and config.needs_positions:
+            obstacles.append(Obstacle(f"{NO_POSITIONS}: {JIGSAW_ONLY}", jigsaw_remains=True))
+        if config.ape:
+            reason = "`ape` is for Swin; a ViT has its own absolute position embedding: leave `ape` unset"
+            obstacles.append(Obstacle(reason))
+        return obstacles
+
+    @classmethod
+    def build(cls, model: Any, config: MJPConfig) -> "ViT":
+        height, width = model.patch_embed.patch_size
+        return cls((height, width))
+
+    def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
+        grid = image_grid(images, self.cell)
+        model_grid = tuple(model.patch_embed.grid_size)
+        if grid != model_grid and not model.dynamic_img_size:
+            raise InputError(
+                f"images of {tuple(images.shape[-2:])} give a grid of {grid}, the model was built for {model_grid}: "
+                "resize the images, call model.set_input_size(img_size), or create it with dynamic_img_size=True"
+            )
+        return grid
+
+    def stored_table(self, model: Any) -> Tensor | None:
+        table: Tensor | None = model.pos_embed
+        return table
+
+    def new_table(self, model: Any) -> Tensor:
+        raise no_table(model)
+
+    def token_grid(self, model: Any) -> tuple[int, int] | None:
+        rows, columns = model.patch_embed.grid_size
+        return None if model.pos_embed is None else (rows, columns)
+
+    def position_table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None:
+        if model.pos_embed is None:
+            return None
+        patches = model.pos_embed[:, _prefix_rows(model) :]
+        return resample_table(patches if extra is None else patches + extra, grid, model.patch_embed.grid_size)
+
+    def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
+        if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
+            images = shuffle_image(images, plan, self.cell)
+            plan = identity_plan(len(images), plan.grid, device=images.device)
+        tokens = model.patch_embed(images)  # (B, N, D), or (B, h, w, D) when the size is dynamic
+        tokens = shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0)
+        tokens = _with_prefix(model, tokens, positions.absolute())
+        tokens = model.norm_pre(model.patch_drop(tokens))
+        tokens = checkpoint_seq(model.blocks, tokens) if model.grad_checkpointing else model.blocks(tokens)
+        normed: Tensor = model.norm(tokens)
+        return normed
+
+    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
+        pooled = model.forward_head(features, pre_logits=True)
+        if isinstance(model, VisionTransformerDistilled):  # two heads, each on a token of its own
+            return model.forward_head(features), pooled
+        return model.head(pooled), pooled
+
+    @classmethod
+    def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
+        prefix = model.num_prefix_tokens
+        return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.has_class_token)
+
+
+def _prefix_rows(model: Any) -> int:
+    """How many rows of timm's position table belong to prefix tokens."""
+    return 0 if model.no_embed_class else int(model.num_prefix_tokens)
+
+
+def _with_prefix(model: Any, tokens: Tensor, positions: Tensor | None) -> Tensor:
+    """Class, distillation and register tokens in timm's order, with positions where timm adds them."""
+    learned = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]
+    prefix = [token for token in learned if token is not None]
+    if positions is not None:
+        tokens = tokens + positions
+    if prefix:
+        first = torch.cat(prefix, 1)  # (1, prefix, D)
+        if positions is not None and not model.no_embed_class:
+            first = first + model.pos_embed[:, : _prefix_rows(model)]
+        tokens = torch.cat([first.expand(len(tokens), -1, -1), tokens], 1)
+    return tokens if positions is None else model.pos_drop(tokens)
+
+
+ADAPTER = ViT
+EXAMPLE = (
+    "deit_small_distilled_patch16_224",
+    {"img_size": 32, "patch_size": 8, "depth": 2, "embed_dim": 48, "num_heads": 3, "num_classes": 10},
+)
