@@ -175,10 +175,13 @@ def test_tokens_of_unknown_roles_are_refused() -> None:
         model.tokens(pictures(1, 224))
 
 
-@pytest.mark.parametrize("name", ["convit_tiny", "vit_tiny_r_s16_p8_224"])
-def test_whatever_has_its_own_positions_takes_the_jigsaw_alone(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("convit_tiny", {"depth": 1, "local_up_to_layer": 1}), ("vit_tiny_r_s16_p8_224", {"depth": 1})],
+)
+def test_whatever_has_its_own_positions_takes_the_jigsaw_alone(name: str, arguments: dict[str, Any]) -> None:
     """What README promises: variant E for every model whose positions cannot be hidden."""
-    network = timm.create_model(name, depth=1, **({"local_up_to_layer": 1} if "convit" in name else {})).eval()
+    network = timm.create_model(name, **arguments).eval()
     model, images = mjp.MJP(network, mjp.variant("E")).eval(), pictures(1, 224)
     plan = half_masked(1, model.grid(images))
     shuffled = mjp.shuffle_image(images, plan, model.adapter.cell)
