@@ -63,7 +63,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 
 
 def test_a_model_without_positions_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mjp.MJP(timm.create_model("test_resnet", num_classes=10)).save_pretrained(tmp_path / "cnn")
+    mjp.MJP(timm.create_model("test_resnet", num_classes=10), mjp.variant("A")).save_pretrained(tmp_path / "cnn")
     assert main(["study", str(tmp_path / "cnn"), "--out", str(tmp_path / "out")]) == 2
     assert "has no absolute position embeddings to study" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

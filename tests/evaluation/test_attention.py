@@ -28,7 +28,7 @@ def test_equals_the_weights_that_timm_uses(changes: dict[str, Any]) -> None:
 
 def test_a_model_without_class_token_is_refused() -> None:
     with pytest.raises(mjp.InputError, match="no class token"):
-        class_attention(mjp.MJP(timm.create_model("test_resnet")), torch.zeros(1, 3, 32, 32))
+        class_attention(mjp.MJP(timm.create_model("test_resnet"), mjp.variant("A")), torch.zeros(1, 3, 32, 32))
 
 
 def test_no_hook_is_left_behind() -> None:

@@ -94,4 +94,4 @@ def test_table_of_a_vit_is_its_patch_rows() -> None:
 
 def test_a_model_without_positions_is_refused() -> None:
     with pytest.raises(mjp.InputError, match="no absolute position embeddings to study"):
-        position_table(mjp.MJP(timm.create_model("test_resnet")))
+        position_table(mjp.MJP(timm.create_model("test_resnet"), mjp.variant("A")))

@@ -50,7 +50,8 @@ def test_a_model_that_timm_cannot_make_is_bad_input(changes: dict[str, Any], mes
 
 
 def test_a_preset_means_as_far_as_the_model_can_carry_it() -> None:
-    method = build_model(config(model="test_resnet", model_kwargs=[], input_size=32), 2).config
+    with pytest.warns(UserWarning, match="only the jigsaw is left"):
+        method = build_model(config(model="test_resnet", model_kwargs=[], input_size=32), 2).config
     assert (method.shuffle, method.position, method.localize) == ("jigsaw", "keep", "none")
 
 
