@@ -331,7 +331,15 @@ def test_half_precision_trains_weights_in_full_precision(data: Path, tmp_path: P
 
 
 def test_channels_last_changes_the_layout_and_not_the_result(data: Path, tmp_path: Path) -> None:
-    resnet = {"model": "test_resnet", "model_kwargs": [], "input_size": 32, "batch_size": 24, "epochs": 1, "opt": "sgd"}
+    resnet = {
+        "model": "test_resnet",
+        "preset": "E",
+        "model_kwargs": [],
+        "input_size": 32,
+        "batch_size": 24,
+        "epochs": 1,
+        "opt": "sgd",
+    }
     run = started(settings(data, tmp_path / "last", channels_last=True, **resnet))
     seen: list[bool] = []
     run.model.register_forward_pre_hook(
