@@ -1,0 +1,69 @@
+"""The checked door for tensors from outside: safetensors files, and what torch saves, by its weights-only loader.
+
+Nothing in a file is executed. A tensor is refused if its type is one that networks here are not computed in, or if the
+file holds less of it than it claims: such a tensor takes no room on the disk and all memory when it is copied.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from mjp.common.errors import InputError, first_line
+from mjp.common.files import open_regular
+
+DTYPES = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+    | {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+)
+PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")  # as torch.save names its files; anything else is safetensors
+
+
+def read_tensors(path: Path, *, what: str = "file of weights", advice: str = "save it again") -> dict[str, Tensor]:
+    """Tensors by name, on the CPU; also those that a checkpoint keeps under the key model or state_dict."""
+    content = read_torch(path, what=what, advice=advice) if path.suffix in PICKLED else _read_safetensors(path, advice)
+    for key in ("model", "state_dict"):
+        content = content[key] if isinstance(content, dict) and isinstance(content.get(key), dict) else content
+    if not isinstance(content, dict) or not content or not all(isinstance(name, str) for name in content):
+        raise InputError(f"{path} must hold tensors by parameter name, or under the key model or state_dict")
+    for name, tensor in content.items():
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{path} must hold tensors by parameter name, but {name[:80]} is not a tensor")
+        check_tensor(path, name, tensor)
+    return content
+
+
+def read_torch(path: Path, *, what: str = "file", advice: str = "save it again") -> Any:
+    """What torch saved in a file: tensors and plain values, never code."""
+    check_regular(path, what)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # on foreign bytes an unpickler may stumble over anything; torch explains in paragraphs
+        raise InputError(f"{path} is damaged or holds more than tensors and plain values: {advice}") from error
+
+
+def _read_safetensors(path: Path, advice: str) -> Any:
+    check_regular(path, "file of weights")
+    try:
+        return load_file(path)
+    except Exception as error:
+        raise InputError(f"{path} is not a complete safetensors file ({first_line(error)}): {advice}") from error
+
+
+def check_regular(path: Path, what: str) -> None:
+    """Refuse what is not there, and what cannot be read to its end."""
+    try:
+        open_regular(path).close()
+    except FileNotFoundError as error:
+        raise InputError(f"there is no {what} {path}") from error
+
+
+def check_tensor(path: Path, name: str, tensor: Tensor) -> None:
+    """Refuse a tensor of a type that is not supported, or that claims more values than the file holds."""
+    if tensor.layout != torch.strided or tensor.dtype not in DTYPES:
+        kind = str(tensor.dtype if tensor.layout == torch.strided else tensor.layout).removeprefix("torch.")
+        raise InputError(f"{path}: {name[:80]} is of type {kind}, which is not supported: convert it to float32")
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise InputError(f"{path}: {name[:80]} claims {tuple(tensor.shape)} values and the file does not hold them")
