@@ -32,7 +32,7 @@ def workers(name: str, value: Any) -> int:
 def number(name: str, value: Any, *, least: float = -math.inf, most: float = math.inf) -> float:
     """A finite number between two bounds."""
     try:
-        real = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+        real = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     except OverflowError:  # a whole number of hundreds of digits
         real = math.inf
     if not (math.isfinite(real) and least <= real <= most):
