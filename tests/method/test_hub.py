@@ -28,16 +28,11 @@ def stock_swin() -> Any:
     return swin("swin_tiny_patch4_window7_224", embed_dim=24)
 
 
-SWIN_ARGS = {
-    "img_size": 32, "window_size": 4, "embed_dim": 24, "depths": (1, 1), "num_heads": (2, 4), "num_classes": 10,
-}  # fmt: skip
-
-
 def saved(kind: str, folder: Path) -> mjp.MJP:
     model = MODELS[kind]().eval()
     if kind == "index":
         torch.nn.init.normal_(model.get_parameter("index"))
-    model.save_pretrained(folder, model_args=SWIN_ARGS if kind == "swin" else None)
+    model.save_pretrained(folder)
     return model
 
 

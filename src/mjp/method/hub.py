@@ -105,6 +105,12 @@ class HubModel(ModelHubMixin, nn.Module):
         return model
 
 
+def saved_recipe(source: str | Path) -> tuple[str, dict[str, Any]]:
+    """The timm name of a saved model, and the arguments that timm created it with."""
+    config = _read_config(_locate(str(source), CONFIG, {}))
+    return config["architecture"], config["model_args"]
+
+
 def _locate(source: str, name: str, download: dict[str, Any]) -> Path:
     if Path(source).is_dir():
         path = Path(source) / name
@@ -146,7 +152,9 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "patch_size": lambda m: m.patch_embed.patch_size[0],
     "embed_dim": lambda m: m.embed_dim,
     "depth": lambda m: len(m.blocks),
-    "num_heads": lambda m: m.blocks[0].attn.num_heads,
+    "depths": lambda m: tuple(len(stage.blocks) for stage in m.layers),  # Swin
+    "num_heads": lambda m: _heads(m),
+    "window_size": lambda m: max(block.window_size[0] for stage in m.layers for block in stage.blocks),  # Swin
     "mlp_ratio": lambda m: m.blocks[0].mlp.fc1.out_features / m.embed_dim,
     "reg_tokens": lambda m: m.num_reg_tokens,
     "class_token": lambda m: m.has_class_token,
@@ -155,6 +163,13 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "global_pool": lambda m: m.global_pool if isinstance(m.global_pool, str) else None,
     "pos_embed": lambda m: "none" if m.pos_embed is None else "learn",
 }
+
+
+def _heads(model: Any) -> Any:
+    """One number for a ViT, one for each stage of a Swin."""
+    if hasattr(model, "layers"):
+        return tuple(stage.blocks[0].attn.num_heads for stage in model.layers)
+    return model.blocks[0].attn.num_heads
 
 
 def _recipe(model: nn.Module, model_args: dict[str, Any] | None) -> dict[str, Any]:
