@@ -1,4 +1,4 @@
-"""Find a model by what a person types: a shipped name, a folder, a hub repository, or `timm:NAME`."""
+"""From what a person typed to a model: a shipped name, a folder, a training run, `timm:NAME`, or a hub repository."""
 
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -7,35 +7,48 @@ from typing import Any, cast
 
 import timm
 import torch
+from huggingface_hub import try_to_load_from_cache
 from torch import Tensor, nn
 
 from mjp.common.errors import InputError
+from mjp.common.hub import hub_is_reachable
+from mjp.common.weights import plain_name, read_tensors
 from mjp.method.config import MJPConfig, variant
 from mjp.method.model import MJP
+from mjp.pictures.preprocessing import Preprocessing
 
 SHIPPED = ("mini-cifar10-plain", "mini-cifar10-mjp")
+NAME_A_MODEL = "a shipped name, a folder, timm:NAME, or a hub repository OWNER/NAME"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model under evaluation, wrapped, with what its pictures must look like."""
+    """A model to evaluate or to attack, wrapped, with how its pictures enter it."""
 
     name: str
     model: MJP
-    size: tuple[int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    crop_pct: float
-    interpolation: str
+    preprocessing: Preprocessing
 
-    def check_classes(self, found: list[str]) -> None:
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.preprocessing.size
+
+    @property
+    def mean(self) -> tuple[float, float, float]:
+        return self.preprocessing.mean
+
+    @property
+    def std(self) -> tuple[float, float, float]:
+        return self.preprocessing.std
+
+    def check_classes(self, names: list[str]) -> None:
         """Refuse pictures whose classes are not the model's."""
-        known, count = self.model.classes, cast(int, self.model.model.num_classes)
-        if known is not None and known != found:
-            odd = sorted(set(known) ^ set(found)) or ["their order"]
+        classes, count = self.model.classes, cast(int, self.model.model.num_classes)
+        if classes is not None and classes != names:
+            odd = sorted(set(classes) ^ set(names)) or ["their order"]
             raise InputError(f"the classes of the pictures are not those of {self.name}: {', '.join(odd[:5])} differ")
-        if count != len(found):
-            raise InputError(f"{self.name} tells {count} classes apart, the pictures have {len(found)}")
+        if count != len(names):
+            raise InputError(f"{self.name} has {count} classes, the pictures have {len(names)}")
 
 
 def load(name: str) -> MJP:
@@ -49,39 +62,47 @@ def load(name: str) -> MJP:
 def find_model(
     text: str, *, random_weights: int | None = None, weights: dict[str, Tensor] | None = None, **build: Any
 ) -> Subject:
-    """The model that `text` names. A plain timm model is wrapped as variant A, so that a plan can be applied to it.
+    """The model that `text` names, in float32. A plain timm model is wrapped as variant A: a plan applies to it too.
 
     With a seed for random weights, `timm:NAME` is not downloaded but initialised. `weights`, by their names in timm
     (and in MJP, for what it adds), take the place of the model's own. `build` is for timm: num_classes, img_size.
     """
     if text.startswith("timm:"):
+        if weights is not None and "head.bias" in weights:
+            build.setdefault("num_classes", weights["head.bias"].numel())
         seed = 0 if weights is not None else random_weights
-        model = MJP(_timm(text.removeprefix("timm:"), seed, build), _config(weights or {}))
+        model = MJP(_create(text.removeprefix("timm:"), seed, build), _config_of(weights or {}))
     elif text in SHIPPED:
         model = load(text)
     else:
         model = MJP.from_pretrained(_place(text))
     if weights is not None:
-        _load(model, weights)
-    return _subject(text, model)
+        _replace_weights(model, weights)
+    if bad := [name for name, tensor in model.state_dict().items() if not bool(tensor.isfinite().all())]:
+        raise InputError(f"the weights of {text} hold NaN or infinity, first in {bad[0]}: train or save it again")
+    return Subject(text, model.float(), model.preprocessing or _preprocessing(model))
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by their names in timm (and in MJP, for what it adds)."""
+    return {plain_name(name): tensor for name, tensor in read_tensors(path).items()}
 
 
 def _place(text: str) -> Path | str:
-    """A folder, that of a training run too, or the name of a repository on a hub."""
-    folder = Path(text)
-    if (folder / "model" / "config.json").is_file():  # the folder of a training run
-        return folder / "model"
-    if folder.is_dir():
-        return folder
-    if text.count("/") != 1 or text.startswith(("/", ".", "~")):  # no name on a hub
-        raise InputError(
-            f"there is no model {text!r}: give a folder, timm:NAME, a hub repository OWNER/NAME, or a shipped name "
-            f"({', '.join(SHIPPED)})"
-        )
+    """A folder, that of a training run too, or the name of a hub repository; what is on this machine comes first."""
+    path = Path(text).expanduser()
+    if (path / "model" / "config.json").is_file():  # the folder of a training run
+        return path / "model"
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise InputError(f"{text} is a file: name its model, as in timm:NAME, and give the file with --weights")
+    if text.count("/") != 1 or text.startswith(("/", ".", "~")) or path.parent.is_dir():  # not a name on a hub
+        raise InputError(f"there is no model {text!r}: give {NAME_A_MODEL} (shipped: {', '.join(SHIPPED)})")
     return text
 
 
-def _config(weights: dict[str, Tensor]) -> MJPConfig:
+def _config_of(weights: dict[str, Tensor]) -> MJPConfig:
     """How the model was wrapped whose weights these are: variant A, or what the names show."""
     heads = {"localizer.head.0.weight": "nln", "localizer.head.weight": "ln"}
     localize = next((kind for name, kind in heads.items() if name in weights), "none")
@@ -89,23 +110,23 @@ def _config(weights: dict[str, Tensor]) -> MJPConfig:
     return variant("A", position=position, localize=localize)
 
 
-def _load(model: MJP, weights: dict[str, Tensor]) -> None:
-    own = {name.removeprefix("model."): (name, tensor.shape) for name, tensor in model.state_dict().items()}
-    if odd := sorted(own.keys() ^ weights.keys()):
+def _replace_weights(model: MJP, weights: dict[str, Tensor]) -> None:
+    names = {name.removeprefix("model."): (name, tensor.shape) for name, tensor in model.state_dict().items()}
+    if odd := sorted(names.keys() ^ weights.keys()):
         raise InputError(f"the weights are of another model: only one of the two has {', '.join(odd[:3])}")
     for name, tensor in weights.items():
-        if tensor.shape != own[name][1]:
-            shapes = f"{tuple(tensor.shape)}, in the model {tuple(own[name][1])}"
+        if tensor.shape != names[name][1]:
+            shapes = f"{tuple(tensor.shape)}, in the model {tuple(names[name][1])}"
             raise InputError(f"the weights are of another model: {name} has shape {shapes}")
-    model.load_state_dict({own[name][0]: tensor for name, tensor in weights.items()})
+    model.load_state_dict({names[name][0]: tensor for name, tensor in weights.items()})
 
 
-def _timm(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Module:
+def _create(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Module:
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}: timm.list_models() names them")
     try:
         if random_weights is None:
-            return timm.create_model(name, pretrained=True, **build)
+            return timm.create_model(name, pretrained=True, **_cached_file(name), **build)
         with torch.random.fork_rng(devices=[]):  # timm draws weights from torch's global generator
             torch.manual_seed(random_weights)
             return timm.create_model(name, **build)
@@ -113,17 +134,32 @@ def _timm(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Mo
         changes = ", ".join(f"{setting} {value}" for setting, value in build.items())
         raise InputError(f"timm:{name} cannot be built with {changes}") from error
     except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"the weights of timm:{name} are not on this machine and cannot be downloaded ({reason}): connect to a "
-            "network, or evaluate a model you have"
-        ) from error
+        raise _unavailable(name, " ".join(str(error).split())[:200]) from error
 
 
-def _subject(name: str, model: MJP) -> Subject:
-    inner: Any = model.model
-    facts = inner.pretrained_cfg
-    size = tuple(getattr(getattr(inner, "patch_embed", None), "img_size", None) or facts["input_size"][-2:])
-    small = max(size) <= 32  # trained, as DeiT does it, on whole pictures
-    crop_pct = 1.0 if small else facts.get("crop_pct", 0.875)
-    return Subject(name, model, size, facts["mean"], facts["std"], crop_pct, facts.get("interpolation", "bicubic"))
+def _cached_file(name: str) -> dict[str, Any]:
+    """Without a network: the argument by which timm reads the file in the hub's cache, instead of half a minute."""
+    if hub_is_reachable():
+        return {}
+    config = timm.get_pretrained_cfg(name)
+    file = try_to_load_from_cache(config.hf_hub_id, "model.safetensors") if config and config.hf_hub_id else None
+    if not isinstance(file, str):
+        raise OSError("the hub cannot be reached, and they are not in its cache")
+    return {"pretrained_cfg_overlay": {"file": file}}
+
+
+def _unavailable(name: str, reason: str) -> InputError:
+    return InputError(
+        f"the weights of timm:{name} cannot be downloaded ({reason}): connect to a network, or give a file of them "
+        "with --weights"
+    )
+
+
+def _preprocessing(model: MJP) -> Preprocessing:
+    """What timm says of the model, for those that were saved before preprocessing was stored, and timm's own."""
+    backbone: Any = model.model
+    config = backbone.pretrained_cfg
+    size = tuple(getattr(getattr(backbone, "patch_embed", None), "img_size", None) or config["input_size"][-2:])
+    crop_pct = 1.0 if max(size) <= 32 else config.get("crop_pct", 0.875)  # small pictures are not cut in training
+    interpolation = config.get("interpolation", "bicubic")
+    return Preprocessing(size, tuple(config["mean"]), tuple(config["std"]), crop_pct, interpolation)

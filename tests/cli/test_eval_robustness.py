@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mjp.cli.main import main
 from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
-from mjp.evaluation.robustness.severities import CORRUPTIONS
+from mjp.evaluation.robustness.corruptions import CORRUPTIONS
 from mjp.pictures.sets import InMemory, embedded
 
 ALONE = ["--ratios", "--workers", "0"]  # no jigsaw

@@ -15,6 +15,7 @@ from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
 from mjp.models import Subject
+from mjp.pictures.preprocessing import Preprocessing
 from mjp.pictures.sets import embedded
 from mjp.privacy.attacks import april
 from mjp.privacy.audit.cells import QUANTITIES, Cells, Key, smallest_ratio, summarise
@@ -43,7 +44,7 @@ class Spy:
 
 
 def spied(*spies: Any, defence: str = "mjp:0.5", seed: int = 0) -> list[Finding]:
-    subject = Subject("tiny", tiny(dtype=torch.float32), (32, 32), MEAN, STD, 1.0, "bicubic")
+    subject = Subject("tiny", tiny(dtype=torch.float32), Preprocessing((32, 32), MEAN, STD, 1.0))
     return list(examine(subject, pictures().float(), torch.tensor([4]), parse(defence), spies, prior(), seed=seed))
 
 
@@ -151,7 +152,7 @@ def test_a_batch_is_shown_in_the_order_in_which_it_is_scored() -> None:
         def run(self, view: View) -> Reconstruction:
             return Reconstruction(pictures(2).flip(0), {})
 
-    subject = Subject("tiny", tiny(dtype=torch.float32), (32, 32), MEAN, STD, 1.0, "bicubic")
+    subject = Subject("tiny", tiny(dtype=torch.float32), Preprocessing((32, 32), MEAN, STD, 1.0))
     both, labels = pictures(2).float(), torch.tensor([4, 5])
     (_, found) = examine(subject, both, labels, parse("batch:2"), [Swapped()], prior(), seed=0)
     assert found.pictures is not None
@@ -179,7 +180,7 @@ def test_an_attack_that_refuses_one_picture_gets_the_guess_for_it(tmp_path: Path
 def test_april_refuses_another_kind_of_network_beside_the_guess(name: str) -> None:
     sizes: dict[str, Any] = {"img_size": 32} if "vit" in name else {}
     model = MJP(timm.create_model(name, num_classes=10, **sizes), variant("A")).eval()
-    subject = Subject("other", model, (32, 32), MEAN, STD, 1.0, "bicubic")
+    subject = Subject("other", model, Preprocessing((32, 32), MEAN, STD, 1.0))
     images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     public = fit_prior(images)
     found = list(examine(subject, images[:1], torch.tensor([4]), parse("none"), [april], public, seed=0))

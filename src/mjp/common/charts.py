@@ -1,9 +1,16 @@
-"""What every chart shares: colours, and matplotlib without a screen."""
+"""What every chart shares: matplotlib without a screen, colours, a quiet frame, and a file for light and dark pages."""
 
 import os
+from pathlib import Path
 from typing import Any
 
-COLOURS = ("#1f5fa8", "#c44e00", "#3b7d3b", "#8a3b8f", "#7a6a00", "#444444")
+from mjp.common.files import write_atomically
+
+# of middle brightness, so that they can be told from a light and from a dark page
+COLOURS = ("#2f7fd1", "#d9681d", "#3f9b4f", "#a85fb0", "#a08a1c", "#808080")
+QUIET = "#8c8c8c"  # what is not data
+LIGHT = {"ink": "#1d1f21", "paper": "#ffffff"}
+DARK = {"ink": "#e8e6e1", "paper": "#15181b"}
 
 
 def pyplot() -> Any:
@@ -12,3 +19,37 @@ def pyplot() -> Any:
     import matplotlib.pyplot as plt
 
     return plt
+
+
+def tidy(*axes: Any) -> None:
+    """A faint grid, and no frame above and to the right."""
+    for axis in axes:
+        axis.grid(color=QUIET, alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+
+
+def save_chart(figure: Any, path: Path, *, dpi: int = 120) -> None:
+    """Write a finished figure as it looks on a light page, and beside it as it looks on a dark one; then close it."""
+    for target, theme in ((path, LIGHT), (dark_version(path), DARK)):
+        _recolour(figure, **theme)
+        write_atomically(target, lambda temporary: figure.savefig(temporary, dpi=dpi))
+    pyplot().close(figure)
+
+
+def dark_version(path: Path) -> Path:
+    """sweep.png → sweep-dark.png."""
+    return path.with_stem(f"{path.stem}-dark")
+
+
+def _recolour(figure: Any, *, ink: str, paper: str) -> None:
+    """Letters, ticks and frames in one colour, what is behind them in another; the data keep theirs."""
+    from matplotlib.text import Text
+
+    figure.set_facecolor(paper)
+    for text in figure.findobj(Text):
+        text.set_color(ink)
+    for axis in figure.axes:
+        axis.set_facecolor(paper)
+        axis.tick_params(colors=ink, which="both")
+        for spine in axis.spines.values():
+            spine.set_edgecolor(ink)

@@ -19,6 +19,7 @@ DTYPES = frozenset(
     | {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 )
 PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")  # as torch.save names its files; anything else is safetensors
+WRAPPERS = ("module.", "_orig_mod.", "model.")  # of parameter names: DDP, torch.compile, MJP
 
 
 def read_tensors(path: Path, *, what: str = "file of weights", advice: str = "save it again") -> dict[str, Tensor]:
@@ -67,3 +68,10 @@ def check_tensor(path: Path, name: str, tensor: Tensor) -> None:
         raise InputError(f"{path}: {name[:80]} is of type {kind}, which is not supported: convert it to float32")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise InputError(f"{path}: {name[:80]} claims {tuple(tensor.shape)} values and the file does not hold them")
+
+
+def plain_name(name: str) -> str:
+    """The name of a parameter in timm, whatever was put around the model."""
+    while name.startswith(WRAPPERS):
+        name = name.partition(".")[2]
+    return name

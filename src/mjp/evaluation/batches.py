@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from timm.data import create_transform
 from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -15,23 +14,25 @@ from mjp.training.data import Augmented
 from mjp.training.evaluate import Unreadable
 
 
+class Batch(NamedTuple):
+    images: Tensor  # (B, 3, H, W), preprocessed
+    labels: Tensor  # (B,), below 0 for a picture that cannot be read
+    numbers: list[int]  # the places of the pictures in their set: what is drawn for a picture depends on its number
+
+
 def find_pictures(text: str) -> Pictures:
-    """`embedded`, or a folder of classes, or a folder with such a folder `val`."""
+    """`embedded`, a folder of classes, or a folder that has one named `val`."""
     if text == "embedded":
         return embedded("val")
     folder = Path(text)
     return Folder(folder / "val" if (folder / "val").is_dir() else folder)
 
 
-def transform_for(subject: Subject, crop_pct: float | None = None) -> Any:
-    """timm's evaluation transform: resize, cut the middle out, make a tensor, normalise."""
-    return create_transform(
-        subject.size,
-        mean=subject.mean,
-        std=subject.std,
-        crop_pct=subject.crop_pct if crop_pct is None else crop_pct,
-        interpolation=subject.interpolation,
-    )
+def spread_over_classes(labels: list[int], limit: int | None) -> list[int]:
+    """The numbers of at most `limit` pictures: every class has its share of them, rounded up or down."""
+    count = min(limit or len(labels), len(labels))
+    by_class = sorted(range(len(labels)), key=lambda number: labels[number])
+    return sorted(by_class[k * len(labels) // count] for k in range(count))
 
 
 def batches(
@@ -44,17 +45,17 @@ def batches(
     unreadable: Unreadable,
     crop_pct: float | None = None,
     part: str | None = None,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """(images, labels) in the order of the pictures, spread evenly over them if there is a limit.
+) -> Iterator[Batch]:
+    """Batches in the order of the pictures, spread over their classes if there is a limit.
 
     `crop_pct` replaces the model's own (1 for pictures that are cut already); the progress bar of a `part` of a longer
     measurement disappears when it is done.
     """
-    count = min(limit or len(pictures), len(pictures))
-    numbers = [(k * len(pictures) // count, 0) for k in range(count)]
-    keys = [numbers[i : i + size] for i in range(0, count, size)]
-    data = Augmented(pictures, transform_for(subject, crop_pct), training=False)
-    loader = DataLoader(data, batch_sampler=keys, num_workers=workers)
-    for images, labels, bad in tqdm(loader, desc=part or subject.name, unit="batch", disable=None, leave=part is None):
+    numbers = spread_over_classes(pictures.labels, limit)
+    groups = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+    data = Augmented(pictures, subject.preprocessing.transform(crop_pct), training=False)
+    loader = DataLoader(data, batch_sampler=[[(n, 0) for n in group] for group in groups], num_workers=workers)
+    bar = tqdm(loader, desc=part or subject.name, unit="batch", disable=None, leave=part is None)
+    for (images, labels, bad), group in zip(bar, groups, strict=True):
         unreadable.note(bad, pictures)
-        yield images, labels
+        yield Batch(images, labels, group)

@@ -1,9 +1,10 @@
-"""What position embeddings have learned: how well they tell their place, and how they lie in space.
+"""What position embeddings have learned: how well they tell their position, and how they are arranged.
 
 regression     ordinary least squares from embedding to position, cross-validated: mean absolute error in patches
 projection     principal components
 similarity     cosine similarity of every embedding to every other
 spectrum       singular values of the centred table: how many directions it uses
+umap           a plane that keeps neighbours together, by umap-learn
 """
 
 from dataclasses import dataclass
@@ -82,3 +83,12 @@ def similarity(table: Tensor) -> Tensor:
     """(N, N) cosine similarities."""
     unit = torch.nn.functional.normalize(table, dim=1)
     return unit @ unit.T
+
+
+def umap(table: Tensor, seed: int) -> Tensor | None:
+    """(N, 2) UMAP coordinates, if umap-learn is installed."""
+    try:
+        from umap import UMAP
+    except ImportError:
+        return None
+    return torch.from_numpy(UMAP(n_components=2, random_state=seed).fit_transform(table.numpy()))

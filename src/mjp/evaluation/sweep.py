@@ -1,23 +1,20 @@
-"""Accuracy, consistency and feature shift under the jigsaw, for a sweep of mask ratios, in one pass over the pictures.
-
-consistency    share of pictures whose predicted class survives the jigsaw: argmax F(x) = argmax F(x̃)
-diff_norm      ‖f(x) − f(x̃)‖₂, f = what the classifier sees; depends on the scale of the features
-diff_relative  the same divided by ‖f(x)‖₂, comparable between models
-"""
+"""Accuracy without a jigsaw, and every jigsaw metric for a sweep of mask ratios, in one pass over the pictures."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mjp.common.errors import InputError
 from mjp.common.stats import Bootstrap, Interval
+from mjp.evaluation.batches import Batch
+from mjp.evaluation.jigsaw_metrics import METRICS
+from mjp.evaluation.jigsaws import jigsaw
 from mjp.method.config import variant
-from mjp.method.model import MJP
-from mjp.method.plan import identity_plan, sample_plan
-
-QUANTITIES = ("top1", "consistency", "diff_norm", "diff_relative")
+from mjp.method.model import MJP, MJPOutput
+from mjp.method.plan import identity_plan
 
 
 @dataclass(frozen=True)
@@ -26,10 +23,10 @@ class Point:
 
     ratio: float
     unknown: bool
-    top1: Interval
-    consistency: Interval
-    diff_norm: Interval
-    diff_relative: Interval
+    metrics: dict[str, Interval]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"ratio": self.ratio, "unknown": self.unknown, **self.metrics}
 
 
 @dataclass(frozen=True)
@@ -42,39 +39,39 @@ class Sweep:
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "points": [point.to_dict() for point in self.points]}
 
 
 @torch.no_grad()
 def sweep(
     model: MJP,
-    batches: Iterable[tuple[Tensor, Tensor]],
+    batches: Iterable[Batch],
     ratios: Iterable[float],
     *,
     draws: int,
     seed: int,
     device: torch.device,
 ) -> Sweep:
-    """Measure a model on (images, labels) batches; a label below 0 (an unreadable picture) is a wrong answer."""
+    """Measure a model; a label below 0 (an unreadable picture) is a wrong answer."""
     model = model.to(device).eval()
     views = position_views(model)
-    settings = [(ratio, name) for ratio in ratios for name in views]
-    collected = Bootstrap(2 + len(QUANTITIES) * len(settings), seed=seed)
-    generator = torch.Generator(device).manual_seed(seed)
-    for images, labels in batches:
+    settings = [(ratio, unknown) for ratio in ratios for unknown in views]
+    collected = Bootstrap(2 + len(METRICS) * len(settings), seed=seed)
+    undefined = torch.zeros((), dtype=torch.bool, device=device)
+    for images, labels, numbers in batches:
         images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
         grid = model.grid(images)
         plain = model(images, identity_plan(len(images), grid, device=device))
-        best = plain.logits.topk(min(5, plain.logits.shape[1]), 1).indices
-        hits = best == labels.unsqueeze(1)
-        columns = [torch.stack([hits[:, 0], hits.any(1)], 1).float()]
-        for ratio, name in settings:
-            rows = []
-            for _ in range(draws):
-                plan = sample_plan(len(images), grid, ratio, generator=generator)
-                rows.append(_compare(plain, views[name](images, plan), labels))
+        columns = [_accuracy(plain, labels)]
+        for ratio, unknown in settings:
+            plans = (jigsaw(numbers, grid, ratio, seed=seed, draw=draw).to(device) for draw in range(draws))
+            rows = [_compare(plain, views[unknown](images, plan), labels) for plan in plans]
             columns.append(torch.stack(rows).mean(0))
-        collected.add(torch.cat(columns, 1))
+        values = torch.cat(columns, 1)
+        undefined |= ~(values.isfinite().all() & plain.logits.isfinite().all())
+        collected.add(values)
+    if undefined:  # looked at once, at the end: looking after every batch would wait for the device
+        raise InputError("the model answers some pictures with NaN or infinity and cannot be evaluated")
     return _summary(collected, settings, draws, seed)
 
 
@@ -84,19 +81,23 @@ def position_views(model: MJP) -> dict[bool, nn.Module]:
     return {False: keeping} if model.unknown is None else {True: model, False: keeping}
 
 
-def _compare(plain: Any, other: Any, labels: Tensor) -> Tensor:
-    """(B, 4): right, same class as before, distance of the features, relative distance."""
-    chosen = other.logits.argmax(1)
-    distance = (plain.features - other.features).norm(dim=1)
-    size = plain.features.norm(dim=1).clamp(min=1e-12)
-    same = chosen == plain.logits.argmax(1)
-    return torch.stack([chosen == labels, same, distance, distance / size], 1).float()
+def _accuracy(plain: MJPOutput, labels: Tensor) -> Tensor:
+    """(B, 2): right, and right among the first five."""
+    best = plain.logits.topk(min(5, plain.logits.shape[1]), 1).indices
+    hits = best == labels.unsqueeze(1)
+    return torch.stack([hits[:, 0], hits.any(1)], 1).float()
+
+
+def _compare(plain: MJPOutput, shuffled: MJPOutput, labels: Tensor) -> Tensor:
+    """(B, metrics), NaN where the model gave no finite answer under the jigsaw."""
+    values = torch.stack([metric(plain, shuffled, labels).float() for metric in METRICS.values()], 1)
+    return values.masked_fill(~shuffled.logits.isfinite().all(1, keepdim=True), torch.nan)
 
 
 def _summary(collected: Bootstrap, settings: list[tuple[float, bool]], draws: int, seed: int) -> Sweep:
-    top1, top5, *found = collected.intervals()
+    top1, top5, *intervals = collected.intervals()
     points = []
     for k, (ratio, unknown) in enumerate(settings):
-        values = dict(zip(QUANTITIES, found[k * len(QUANTITIES) : (k + 1) * len(QUANTITIES)], strict=True))
-        points.append(Point(ratio, unknown, **values))
+        values = intervals[k * len(METRICS) : (k + 1) * len(METRICS)]
+        points.append(Point(ratio, unknown, dict(zip(METRICS, values, strict=True))))
     return Sweep(top1, top5, points, collected.count, draws, seed)

@@ -24,7 +24,9 @@ from torch import nn
 
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
+from mjp.common.hub import hub_is_reachable
 from mjp.method.config import MJPConfig
+from mjp.pictures.preprocessing import Preprocessing
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 DOWNLOAD = {"revision", "cache_dir", "force_download", "local_files_only", "token"}
@@ -69,7 +71,9 @@ class HubModel(ModelHubMixin, nn.Module):
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         write_atomically(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
-        text = json.dumps({**recipe, "classes": self.classes, "mjp": self.config.to_dict()}, indent=2)
+        preprocessing = None if self.preprocessing is None else self.preprocessing.to_dict()
+        about = {"classes": self.classes, "preprocessing": preprocessing, "mjp": self.config.to_dict()}
+        text = json.dumps({**recipe, **about}, indent=2)
         write_atomically(folder / CONFIG, lambda path: path.write_text(text + "\n"))
         if not (folder / "README.md").exists():
             card = CARD.format(**recipe, **self.config.to_dict())
@@ -95,6 +99,7 @@ class HubModel(ModelHubMixin, nn.Module):
             raise InputError(f"timm cannot create the model that {source} names: {error}") from error
         model = cast(Any, cls)(backbone, MJPConfig.from_dict(config["mjp"]))
         model.classes = config["classes"]
+        model.preprocessing = config["preprocessing"]
         try:
             weights = load_file(path)
             model.to(next((t.dtype for t in weights.values() if t.is_floating_point()), torch.float32))
@@ -117,10 +122,11 @@ def _locate(source: str, name: str, download: dict[str, Any]) -> Path:
         if not path.is_file():
             raise InputError(f"{path} is missing: {source} is not a folder written by save_pretrained")
         return path
+    offline = {} if hub_is_reachable() else {"local_files_only": True}
     try:
-        return Path(hf_hub_download(source, name, **download))
+        return Path(hf_hub_download(source, name, **{**download, **offline}))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = "no connection" if offline else " ".join(str(error).split())[:300]
         raise InputError(f"{source} is neither a folder here nor a repository that can be reached: {reason}") from error
 
 
@@ -141,7 +147,16 @@ def _read_config(path: Path) -> dict[str, Any]:
     classes = config.setdefault("classes", None)
     if classes is not None and not (isinstance(classes, list) and all(isinstance(c, str) for c in classes)):
         raise InputError(f"{path}: classes must be a list of names")
+    config["preprocessing"] = _read_preprocessing(path, config.get("preprocessing"))
     return config
+
+
+def _read_preprocessing(path: Path, values: Any) -> Preprocessing | None:
+    """How pictures enter the model; folders from before it was stored have none."""
+    try:
+        return None if values is None else Preprocessing.from_dict(values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 # timm arguments that can be read off a model; those that do not apply to a family raise AttributeError and are skipped

@@ -25,6 +25,7 @@ from mjp.method.localization import Localizer, grid_targets, localization_loss
 from mjp.method.plan import Plan, check_plan, identity_plan, sample_plan
 from mjp.method.positions import Positions, token_mask
 from mjp.method.shuffle import sample_spp_plan
+from mjp.pictures.preprocessing import Preprocessing
 
 
 class MJPOutput(NamedTuple):
@@ -69,6 +70,7 @@ class MJP(HubModel):
         self.adapter = adapter_for(model, config)
         self.model = model
         self.classes: list[str] | None = None  # names of the classes, if known; saved with the model
+        self.preprocessing: Preprocessing | None = None  # how pictures enter it, if known; saved with the model
         self.epoch = 0  # the trainer keeps it current; the jigsaw starts at config.start_epoch
         self.generator = torch.Generator().manual_seed(config.seed)
         self.generator_rank = 0  # the process that the generator was seeded for

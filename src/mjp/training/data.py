@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from mjp.common.errors import InputError
+from mjp.pictures.preprocessing import Preprocessing
 from mjp.pictures.sets import Folder, InMemory, Pictures, embedded
 from mjp.training.config import TrainConfig
 
@@ -97,11 +98,17 @@ def transforms(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, .
         re_mode=config.remode,
         re_count=config.recount,
     )
-    crop_pct = config.crop_pct
     if size <= 32:  # as DeiT does for CIFAR: pictures of this size are neither resized nor cut, others resized first
         train.transforms[:1] = [Resize(size, InterpolationMode.BICUBIC), RandomCrop(size, padding=4)]
-        crop_pct = 1.0
-    return train, create_transform(size, interpolation="bicubic", mean=mean, std=std, crop_pct=crop_pct)
+    return train, preprocessing(config, mean, std).transform()
+
+
+def preprocessing(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocessing:
+    """How validation pictures enter the model; stored with it, so that `mjp eval` sees the same pixels."""
+    side = config.input_size
+    crop_pct = 1.0 if side <= 32 else config.crop_pct  # pictures of at most 32 px are not cut, see `transforms`
+    values = {"size": (side, side), "mean": list(mean), "std": list(std), "crop_pct": crop_pct}
+    return Preprocessing.from_dict(values)
 
 
 def seed_transforms(seed: int) -> None:

@@ -29,7 +29,7 @@ from mjp.common.seeds import PLAN, STEP, derive_seed
 from mjp.method.model import MJP
 from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
-from mjp.training.data import Augmented, load_data, seed_transforms, transforms
+from mjp.training.data import Augmented, load_data, preprocessing, seed_transforms, transforms
 from mjp.training.evaluate import Unreadable, evaluate
 from mjp.training.order import Batches, epoch_length, epoch_order, rows_of
 
@@ -61,6 +61,7 @@ class Run(ResumableRun[TrainConfig]):
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cfg: Any = self.model.model.pretrained_cfg
         self.train_transform, self.val_transform = transforms(config, cfg["mean"], cfg["std"])
+        self.model.preprocessing = preprocessing(config, cfg["mean"], cfg["std"])
         self.steps_per_epoch = epoch_length(len(self.train_pictures), config.repeated_aug) // self.step_size
         if self.steps_per_epoch == 0:
             raise InputError(

@@ -2,10 +2,12 @@
 
 import mjp  # isort: skip  before timm: it makes torchvision importable
 
+import importlib
 import math
 from collections.abc import Callable
 from io import BytesIO
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,28 @@ from PIL import Image
 from scipy import ndimage
 from torch import Tensor
 
+from mjp.evaluation.robustness import corrupt as corrupting
 from mjp.evaluation.robustness import corruptions
-from mjp.evaluation.robustness.corruptions import RECIPES, corrupt
+from mjp.evaluation.robustness.corrupt import corrupt
+from mjp.evaluation.robustness.corruptions import (
+    CORRUPTIONS,
+    IMAGENET_C,
+    SEVERITIES,
+    elastic_transform,
+    fog,
+    frost,
+    glass_blur,
+)
 from mjp.evaluation.robustness.filters import convolve, disk, gaussian_blur, plasma, trail, warped, zoomed
-from mjp.evaluation.robustness.severities import CORRUPTIONS, SEVERITIES, TABLE, parameters
+from mjp.evaluation.robustness.strengths import Strengths
 from mjp.pictures.landscape import landscape
 from mjp.pictures.sets import embedded
 from mjp.pictures.tensors import to_image, to_tensor
+
+
+def strengths(name: str) -> Strengths:
+    module: Any = importlib.import_module(f"{corruptions.__name__}.{name}")
+    return module.STRENGTHS
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -142,18 +159,39 @@ def test_bad_input_is_refused(picture: Tensor, name: str, severity: int, message
 
 
 def test_there_are_fifteen_corruptions_of_five_severities() -> None:
+    assert CORRUPTIONS == IMAGENET_C
     assert len(CORRUPTIONS) == 15
-    assert tuple(RECIPES) == CORRUPTIONS
-    assert all(len(rows) == 5 for tables in TABLE.values() for rows in tables)
+    for name in CORRUPTIONS:
+        rows = strengths(name).small + strengths(name).large
+        assert len(rows) == 10
+        assert len({len(row) for row in rows}) == 1
+
+
+def test_a_file_in_the_folder_is_a_corruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file, no other edit: its name is offered and its function is called at its strength."""
+    (tmp_path / "darkness.py").write_text(
+        "from mjp.evaluation.robustness.strengths import Strengths\n"
+        "STRENGTHS = Strengths(small=((0.5,),) * 5, large=((0.5,),) * 5)\n"
+        "def corrupt(x, generator, share):\n    return x * share\n"
+    )
+    monkeypatch.setattr(corruptions, "__path__", [*corruptions.__path__, str(tmp_path)])
+    try:
+        assert (*IMAGENET_C, "darkness") == importlib.reload(corruptions).CORRUPTIONS
+        monkeypatch.setattr(corrupting, "CORRUPTIONS", corruptions.CORRUPTIONS)
+        picture = landscape(32)[0]
+        assert torch.equal(corrupt(picture, "darkness", 3, seeded()), picture / 2)
+    finally:
+        monkeypatch.undo()
+        importlib.reload(corruptions)
 
 
 def test_strengths_are_the_published_ones_at_both_sizes_and_lie_between_them_elsewhere() -> None:
-    assert parameters("gaussian_noise", 5, 32) == pytest.approx((0.1,))
-    assert parameters("gaussian_noise", 5, 224) == pytest.approx((0.38,))
-    assert parameters("jpeg_compression", 1, 16) == parameters("jpeg_compression", 1, 32) == (80,)
-    assert parameters("jpeg_compression", 1, 384) == parameters("jpeg_compression", 1, 224) == (25,)
+    assert strengths("gaussian_noise").at(5, 32) == pytest.approx((0.1,))
+    assert strengths("gaussian_noise").at(5, 224) == pytest.approx((0.38,))
+    assert strengths("jpeg_compression").at(1, 16) == strengths("jpeg_compression").at(1, 32) == (80,)
+    assert strengths("jpeg_compression").at(1, 384) == strengths("jpeg_compression").at(1, 224) == (25,)
     halfway = round(math.sqrt(32 * 224))
-    assert parameters("contrast", 1, halfway)[0] == pytest.approx((0.75 + 0.4) / 2, abs=0.01)
+    assert strengths("contrast").at(1, halfway)[0] == pytest.approx((0.75 + 0.4) / 2, abs=0.01)
 
 
 # noise
@@ -193,7 +231,7 @@ def test_gaussian_blur_is_that_of_scipy(sigma: float) -> None:
 
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_defocus_is_a_convolution_with_a_disk(severity: int) -> None:
-    radius, softness = TABLE["defocus_blur"][1][severity - 1]
+    radius, softness = strengths("defocus_blur").large[severity - 1]
     line = np.arange(-16, 17)
     circle = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float64)
     soft = 2 if radius > 8 else 1
@@ -239,7 +277,7 @@ def test_zoom_blur_is_the_mean_of_the_picture_and_its_magnifications() -> None:
 def test_glass_only_moves_pixels_nearby() -> None:
     """With next to no blur every value is one that stood at most one pixel away."""
     picture = torch.arange(32 * 32).view(1, 32, 32).expand(3, -1, -1) / 1024
-    found = corruptions.glass_blur(picture, seeded(), 1e-3, 1, 1) * 1024
+    found = glass_blur.corrupt(picture, seeded(), 1e-3, 1, 1) * 1024
     source = found[0].round().long()
     rows, columns = source // 32 - torch.arange(32).unsqueeze(1), source % 32 - torch.arange(32)
     assert set(rows.unique().tolist()) == set(columns.unique().tolist()) == {-1, 0}
@@ -261,9 +299,9 @@ def test_plasma_is_smooth_when_fine_grain_is_weak() -> None:
 
 def test_fog_never_leaves_the_range_and_lifts_black() -> None:
     picture = large()
-    found = corruptions.fog(picture, seeded(), 3, 1.4)
+    found = fog.corrupt(picture, seeded(), 3, 1.4)
     assert found.max() <= picture.max() + 1e-6
-    assert corruptions.fog(picture * 0 + torch.eye(224), seeded(), 3, 1.4).mean() > 0.2
+    assert fog.corrupt(picture * 0 + torch.eye(224), seeded(), 3, 1.4).mean() > 0.2
 
 
 def test_snow_falls_downwards_and_upwards_alike() -> None:
@@ -274,7 +312,7 @@ def test_snow_falls_downwards_and_upwards_alike() -> None:
 
 
 def test_ice_differs_from_draw_to_draw_and_is_bluish() -> None:
-    first, second = (corruptions.ice_texture(96, 64, seeded(k)) for k in (0, 1))
+    first, second = (frost.ice_texture(96, 64, seeded(k)) for k in (0, 1))
     assert first.shape == (3, 96, 64)
     assert not torch.equal(first, second)
     for ice in (first, second):
@@ -285,7 +323,7 @@ def test_ice_differs_from_draw_to_draw_and_is_bluish() -> None:
 
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_brightness_raises_the_value_of_hsv(severity: int) -> None:
-    more = TABLE["brightness"][0][severity - 1][0]
+    more = strengths("brightness").small[severity - 1][0]
     picture = small(1)[0].clone()
     picture[:, 0, 0] = 0  # black has no hue
     hsv = rgb_to_hsv(picture.permute(1, 2, 0).double().numpy())
@@ -316,18 +354,18 @@ def test_warp_is_that_of_scipy() -> None:
 
 
 def test_affine_map_takes_three_points_to_where_they_were() -> None:
-    back = corruptions._random_affine(32, 48, 5.0, seeded())
+    back = elastic_transform._random_affine(32, 48, 5.0, seeded())
     shift = 5 * (2 * torch.rand(3, 2, generator=seeded()) - 1)
     old = torch.tensor([[26.0, 34.0], [26.0, 14.0], [6.0, 14.0]])
     moved = torch.cat([old + shift, torch.ones(3, 1)], 1)
     torch.testing.assert_close(moved @ back.T, old, atol=1e-4, rtol=0)
-    still = corruptions._random_affine(32, 48, 0.0, seeded())
+    still = elastic_transform._random_affine(32, 48, 0.0, seeded())
     torch.testing.assert_close(still, torch.eye(2, 3), atol=1e-5, rtol=0)
 
 
 def test_elastic_without_strength_changes_nothing() -> None:
     picture = small(1)[0]
-    torch.testing.assert_close(corruptions.elastic_transform(picture, seeded(), 0, 1, 0), picture, atol=1e-5, rtol=0)
+    torch.testing.assert_close(elastic_transform.corrupt(picture, seeded(), 0, 1, 0), picture, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)

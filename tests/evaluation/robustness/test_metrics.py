@@ -12,8 +12,8 @@ from scipy import stats
 from sklearn.metrics import average_precision_score
 
 from mjp.common.stats import interval, resample
+from mjp.evaluation.robustness.corruptions import CORRUPTIONS, SEVERITIES
 from mjp.evaluation.robustness.metrics import ALEXNET, aurra, average_precision, corruption_errors, rate_replicates
-from mjp.evaluation.robustness.severities import CORRUPTIONS, SEVERITIES
 
 
 def flags(wrong: int, of: int) -> torch.Tensor:

@@ -11,11 +11,12 @@ import timm
 import torch
 from PIL import Image
 
-from mjp.evaluation.robustness.corruptions import corrupt
+from mjp.evaluation.robustness.corrupt import corrupt
+from mjp.evaluation.robustness.corruptions import CORRUPTIONS
 from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
 from mjp.evaluation.robustness.sets import CorruptedFolders, Generated, ImageNetSubset, output_names
-from mjp.evaluation.robustness.severities import CORRUPTIONS
 from mjp.models import Subject
+from mjp.pictures.preprocessing import Preprocessing
 from mjp.pictures.sets import embedded
 from mjp.pictures.tensors import to_image, to_tensor
 
@@ -26,7 +27,7 @@ def subject(outputs: int, classes: list[str] | None = None) -> Subject:
     size: dict[str, Any] = {"img_size": 32, "patch_size": 16, "depth": 1, "embed_dim": 8, "num_heads": 1}
     model = mjp.MJP(timm.create_model("deit_tiny_patch16_224", num_classes=outputs, **size))
     model.classes = classes
-    return Subject("tiny", model, (32, 32), (0.5,) * 3, (0.5,) * 3, 1.0, "bicubic")
+    return Subject("tiny", model, Preprocessing((32, 32), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 1.0))
 
 
 def fill(root: Path, classes: list[str], *, shade: int = 0) -> None:

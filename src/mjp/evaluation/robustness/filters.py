@@ -92,3 +92,7 @@ def plasma(height: int, width: int, decay: float, generator: torch.Generator) ->
         clouds += decay ** (-2 * octave) * interpolate(grain, (side, side), mode="bicubic", align_corners=True)[0, 0]
     clouds = clouds[:height, :width]
     return (clouds - clouds.min()) / (clouds.max() - clouds.min())
+
+
+def uniform(generator: torch.Generator, low: float, high: float) -> float:
+    return low + (high - low) * torch.rand((), generator=generator).item()

@@ -1,4 +1,4 @@
-"""Measure a model's robustness and say it: one forward pass over every corrupted, adversarial or outlier set."""
+"""Measure and print a model's robustness: one forward pass over every corrupted, adversarial or outlier set."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -9,9 +9,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from mjp.common.errors import InputError
-from mjp.common.stats import Interval, interval, resample
+from mjp.common.stats import interval, resample
+from mjp.evaluation.batches import Batch
 from mjp.evaluation.robustness.metrics import (
-    ALEXNET,
     CorruptionErrors,
     aurra,
     average_precision,
@@ -19,21 +19,22 @@ from mjp.evaluation.robustness.metrics import (
     rate_replicates,
 )
 from mjp.evaluation.robustness.sets import Grid, ImageNetSubset
+from mjp.evaluation.robustness.tables import corruption_table, natural_line, outlier_line
 from mjp.models import Subject
 
-Load = Callable[..., Iterator[tuple[Tensor, Tensor]]]  # `batches`, settings filled in
+Load = Callable[..., Iterator[Batch]]  # `batches`, settings filled in
 
 
 class Answers(NamedTuple):
     """(N,) each, on the CPU; the label of an unreadable picture is below 0."""
 
     confidence: Tensor
-    chosen: Tensor
+    classes: Tensor
     labels: Tensor
 
     @property
     def right(self) -> Tensor:
-        return self.chosen == self.labels
+        return self.classes == self.labels
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Robustness:
                 subset.columns(subject)
 
     def measure(self, subject: Subject, load: Load, *, seed: int, device: torch.device) -> dict[str, Any]:
-        """Figures by set; prints each when it is known."""
+        """Figures by set, printed as they come in."""
         subject.model.to(device).eval()
         figures: dict[str, Any] = {}
         if self.grid:
@@ -68,23 +69,20 @@ class Robustness:
             print(corruption_table(subject.name, result, self.grid.source, missing))
         if self.imagenet_a:
             figures["imagenet_a"] = natural(subject, self.imagenet_a, load, seed=seed, device=device)
-            found = figures["imagenet_a"]
-            shown = f"accuracy {_percent(found['accuracy'])}, AURRA {_percent(found['aurra'])} %"
-            print(f"{subject.name}: ImageNet-A {shown}{_without(found['missing'])}")
+            print(natural_line(subject.name, figures["imagenet_a"]))
         if self.imagenet_o:
             figures["imagenet_o"] = outliers(subject, *self.imagenet_o, load, seed=seed, device=device)
-            found = figures["imagenet_o"]
-            print(f"{subject.name}: ImageNet-O AUPR {_percent(found['aupr'])} %{_without(found['missing'])}")
+            print(outlier_line(subject.name, figures["imagenet_o"]))
         return figures
 
 
 @torch.no_grad()
 def answer(
-    subject: Subject, stream: Iterator[tuple[Tensor, Tensor]], device: torch.device, columns: list[int] | None = None
+    subject: Subject, stream: Iterator[Batch], device: torch.device, columns: list[int] | None = None
 ) -> Answers:
     """The model's answers, among some of its outputs only if `columns` says which."""
     rows = []
-    for images, labels in stream:
+    for images, labels, _ in stream:
         logits = subject.model(images.to(device, non_blocking=True)).float()
         best = (logits if columns is None else logits[:, columns]).softmax(1).max(1)
         rows.append((best.values.cpu(), best.indices.cpu(), labels))
@@ -141,34 +139,3 @@ def outliers(
         "seed": seed,
         "aupr": resample(average_precision, *scores, seed=seed),
     }
-
-
-def corruption_table(name: str, result: CorruptionErrors, source: str, missing: list[str]) -> str:
-    """What a person reads: error rates in percent, and their means with 95 % intervals."""
-    origin = "generated corruptions, no ImageNet-C figures" if source == "generated" else source
-    head = "".join(f"{severity:>7}" for severity in result.severities)
-    lines = [f"{name}: error in % by severity on {result.pictures} pictures, 95 % intervals ({origin})"]
-    lines.append(f"{'':<18}{head}    mean")
-    for corruption, row in result.errors.items():
-        shown = "".join(f"{100 * error:7.1f}" if error is not None else f"{'–':>7}" for error in row)
-        mean = result.means.get(corruption)
-        lines.append(f"{corruption:<18}{shown}    {_percent(mean) if mean else '–'}")
-    if result.mce_unnormalised:
-        over = f"over {result.mce_over} of {len(ALEXNET)} corruptions{_without(missing)}"
-        lines.append(f"mean error {_percent(result.mce_unnormalised)} % {over}")
-        if result.mce:
-            lines.append(f"mCE {_percent(result.mce)} %, relative to AlexNet on ImageNet-C, {over}")
-    elif missing:
-        lines.append(f"no mean{_without(missing)}")
-    return "\n".join(lines) + "\n"
-
-
-def _percent(value: Interval) -> str:
-    return f"{100 * value.mean:5.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
-
-
-def _without(missing: list[str]) -> str:
-    if not missing:
-        return ""
-    more = ", …" if len(missing) > 3 else ""
-    return f", without {len(missing)} that are missing ({', '.join(missing[:3])}{more})"

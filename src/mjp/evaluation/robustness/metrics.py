@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mjp.common.stats import Bootstrap, Interval, interval
-from mjp.evaluation.robustness.severities import SEVERITIES
+from mjp.evaluation.robustness.strengths import SEVERITIES
 
 # AlexNet's error on ImageNet-C, averaged over the five severities (Hendrycks and Dietterich, ICLR 2019)
 ALEXNET = {
@@ -48,7 +48,7 @@ class CorruptionErrors:
     means: dict[str, Interval]  # over the severities
     mce: Interval | None  # None unless all five severities were measured: AlexNet's errors are over five
     mce_unnormalised: Interval | None
-    mce_over: int  # number of corruptions in both
+    mce_over: int  # number of corruptions in the means
 
 
 def rate_replicates(flags: Tensor, *, seed: int) -> Tensor:
@@ -82,8 +82,9 @@ def corruption_errors(
     mce = plain = None
     if whole:
         plain = interval(torch.stack(list(whole.values())).mean(0))
-    if whole and tuple(sorted(severities)) == SEVERITIES:
-        mce = interval(torch.stack([mean / ALEXNET[name] for name, mean in whole.items()]).mean(0))
+    relative = [mean / ALEXNET[name] for name, mean in whole.items() if name in ALEXNET]
+    if relative and tuple(sorted(severities)) == SEVERITIES:
+        mce = interval(torch.stack(relative).mean(0))
     means = {name: interval(mean) for name, mean in whole.items()}
     pictures = max(len(flags) for flags in wrong.values())
     return CorruptionErrors(pictures, seed, tuple(severities), errors, means, mce, plain, len(whole))

@@ -17,10 +17,9 @@ from timm.data import ImageNetInfo
 
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed
-from mjp.evaluation.batches import transform_for
-from mjp.evaluation.robustness.corruptions import corrupt
+from mjp.evaluation.robustness.corrupt import corrupt
+from mjp.evaluation.robustness.corruptions import CORRUPTIONS
 from mjp.evaluation.robustness.imagenet_subsets import wordnet_ids
-from mjp.evaluation.robustness.severities import CORRUPTIONS
 from mjp.models import Subject
 from mjp.pictures.decode import EXTENSIONS, is_picture
 from mjp.pictures.sets import Folder, Pictures, pictures_below
@@ -105,7 +104,7 @@ class Generated:
         return []
 
     def pictures(self, subject: Subject, cell: Cell) -> Corrupted:
-        cut = transform_for(subject)
+        cut = subject.preprocessing.transform()
         cut.transforms = cut.transforms[:-2]  # all but: make a tensor, normalise
         return Corrupted(self.clean, cut, *cell, self.seed)
 

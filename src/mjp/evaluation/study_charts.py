@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.common.charts import pyplot
-from mjp.common.files import write_atomically
+from mjp.common.charts import COLOURS, QUIET, pyplot, save_chart, tidy
 from mjp.evaluation.positions import principal_components, similarity, spectrum
 from mjp.method.localization import grid_targets
 from mjp.method.model import MJP
@@ -16,9 +15,8 @@ from mjp.method.model import MJP
 def draw_positions(
     model: MJP, table: Tensor, grid: tuple[int, int], umap: Tensor | None, title: str, path: Path
 ) -> None:
-    """Components and UMAP coloured by row and column, similarity maps, spectrum, and what the DAL head reads."""
-    plt = pyplot()
-    figure, axes = plt.subplots(2, 3, figsize=(13.5, 8.6), layout="constrained")
+    """Components and UMAP coloured by row and column, similarities, spectrum, and what the DAL head reads."""
+    figure, axes = pyplot().subplots(2, 3, figsize=(13.5, 8.6), layout="constrained")
     scores, shares = principal_components(table)
     label = f"components 1, 2 ({100 * shares[0]:.0f} %, {100 * shares[1]:.0f} %)"
     _scatter(axes[0, 0], scores, grid, "row", label)
@@ -30,37 +28,34 @@ def draw_positions(
     axes[1, 0].imshow(_mosaic(similarity(table), grid), cmap="RdBu_r", vmin=-1, vmax=1)
     axes[1, 0].set(title="cosine similarity: one small map per patch", xticks=[], yticks=[])
     values = spectrum(table)[: len(table) - 1]  # centring takes one dimension away
-    axes[1, 1].semilogy(range(1, len(values) + 1), values.clamp(min=1e-6), color="#1f5fa8")
+    axes[1, 1].semilogy(range(1, len(values) + 1), values.clamp(min=1e-6), color=COLOURS[0])
     axes[1, 1].set(title="singular values, largest = 1", xlabel="number")
-    axes[1, 1].grid(alpha=0.25)
+    tidy(axes[1, 1])
     _draw_localizer(axes[1, 2], model, table, grid)
     figure.suptitle(title)
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
-    plt.close(figure)
+    save_chart(figure, path, dpi=110)
 
 
 def draw_attention(maps: dict[str, Tensor], pictures: Tensor, path: Path) -> None:
     """One row per picture and model: the picture in [0, 1], then a map for each head, (B, heads, h, w)."""
-    plt = pyplot()
     heads = max(m.shape[1] for m in maps.values())
     rows = len(pictures) * len(maps)
-    figure, axes = plt.subplots(
+    figure, axes = pyplot().subplots(
         rows, 1 + heads, figsize=(1.9 * (1 + heads), 1.9 * rows + 0.4), squeeze=False, layout="constrained"
     )
     for axis in axes.flat:
         axis.axis("off")
     for i, picture in enumerate(pictures):
-        for j, (name, found) in enumerate(maps.items()):
+        for j, (name, heads_of_model) in enumerate(maps.items()):
             row = axes[i * len(maps) + j]
             row[0].imshow(picture.permute(1, 2, 0))
             row[0].set_title(name, fontsize=9)
-            for h, attention in enumerate(found[i]):
+            for h, attention in enumerate(heads_of_model[i]):
                 row[1 + h].imshow(attention, cmap="magma", interpolation="nearest", vmin=0)
                 if i == 0:
                     row[1 + h].set_title(f"head {h + 1}", fontsize=9)
     figure.suptitle("class token → patches, last block (each map on its own scale, from 0)")
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
-    plt.close(figure)
+    save_chart(figure, path, dpi=110)
 
 
 def _scatter(axis: Any, points: Tensor, grid: tuple[int, int], by: str, label: str) -> None:
@@ -69,11 +64,11 @@ def _scatter(axis: Any, points: Tensor, grid: tuple[int, int], by: str, label: s
     lattice = points[:, :2].view(*grid, 2)
     for lines in (lattice, lattice.transpose(0, 1)):
         for line in lines:
-            axis.plot(line[:, 0], line[:, 1], color="#999999", linewidth=0.5, zorder=1)
-    shown = axis.scatter(
+            axis.plot(line[:, 0], line[:, 1], color=QUIET, linewidth=0.5, zorder=1)
+    dots = axis.scatter(
         points[:, 0], points[:, 1], c=places[:, 0 if by == "row" else 1], cmap="viridis", s=26, zorder=2
     )
-    axis.figure.colorbar(shown, ax=axis, label=by)
+    axis.figure.colorbar(dots, ax=axis, label=by)
     axis.set(title=label, xticks=[], yticks=[])
 
 
@@ -86,7 +81,7 @@ def _mosaic(similarities: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def _draw_localizer(axis: Any, model: MJP, table: Tensor, grid: tuple[int, int]) -> None:
-    """Where the model's own DAL head believes each position to be, joined to where it is."""
+    """Where the model's DAL head reads each position to be, joined to where it is."""
     if model.localizer is None:
         axis.set(title="no DAL head")
         axis.axis("off")
@@ -97,9 +92,9 @@ def _draw_localizer(axis: Any, model: MJP, table: Tensor, grid: tuple[int, int])
         weight = next(model.parameters())
         read = model.localizer(table.to(weight), targets.to(weight)).cpu().to(targets)
     for (y, x), (v, u) in zip(targets.tolist(), read.tolist(), strict=True):
-        axis.plot([x, u], [y, v], color="#c44e00", linewidth=0.8)
-    axis.scatter(targets[:, 1], targets[:, 0], s=14, color="#999999", label="place")
-    axis.scatter(read[:, 1], read[:, 0], s=14, color="#c44e00", label="read by the DAL head")
+        axis.plot([x, u], [y, v], color=COLOURS[1], linewidth=0.8)
+    axis.scatter(targets[:, 1], targets[:, 0], s=14, color=QUIET, label="place")
+    axis.scatter(read[:, 1], read[:, 0], s=14, color=COLOURS[1], label="read by the DAL head")
     error = (read - targets).abs().sum(1).mean().item()
     axis.set(title=f"DAL head, mean L1 error {error:.2f}")
     axis.invert_yaxis()
