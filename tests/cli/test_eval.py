@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import timm
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from mjp.cli.main import main
 
@@ -60,10 +62,17 @@ def test_a_folder_of_classes_is_read(saved: Path, tmp_path: Path) -> None:
         (["/nowhere/model"], "there is no model '/nowhere/model'"),
         (["timm:no_such_model"], "timm has no model 'no_such_model'"),
         (["SAVED", "--ratios", "1.5"], "--ratios must lie between 0 and 1, not 1.5"),
-        (["SAVED", "--draws", "0"], "--draws and --batch-size must be at least 1"),
+        (["SAVED", "--draws", "0"], "--draws must be a whole number of at least 1"),
         (["SAVED", "--data", "nowhere"], "there is no folder nowhere"),
-        (["SAVED", "--limit", "0"], "--limit must be at least 1"),
+        (["SAVED", "--limit", "0"], "--limit must be a whole number of at least 1"),
         (["SAVED", "--device", "no_such_device"], "device 'no_such_device' is not available"),
+        (["SAVED", "--device", "cuda:99"], "device 'cuda:99' is not available here"),
+        (["tests/no_such_model"], "there is no model 'tests/no_such_model'"),
+        (["README.md"], "README.md is a file"),
+        (["owner/name"], "owner/name is neither a folder here nor a repository that can be reached: no connection"),
+        (["timm:deit_tiny_patch16_224"], "the hub cannot be reached"),
+        (["SAVED", "mini-cifar10-mjp", "--weights", "x.pt"], "--weights belong to one model"),
+        (["SAVED", "--weights", "x.pt"], "there is no file of weights x.pt"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
@@ -80,7 +89,7 @@ def test_pictures_of_other_classes_are_refused(saved: Path, tmp_path: Path, caps
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.new("RGB", (40, 40)).save(tmp_path / "data" / name / "a.png")
     assert main(["eval", str(saved), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
-    assert "tells 10 classes apart, the pictures have 2" in capsys.readouterr().err
+    assert "has 10 classes, the pictures have 2" in capsys.readouterr().err
 
 
 def test_names_of_classes_are_compared(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,3 +111,58 @@ def test_an_unreadable_picture_is_named(saved: Path, tmp_path: Path, capsys: pyt
     assert "class3/a.png" in capsys.readouterr().err
     assert main([*command, "--max-unreadable", "1"]) == 0
     assert json.loads((tmp_path / "out" / "results.json").read_text())["models"][str(saved)]["pictures"] == 10
+
+
+def figures_of(out: Path) -> dict[str, Any]:
+    models: dict[str, Any] = json.loads((out / "results.json").read_text())["models"]
+    return models
+
+
+def test_without_ratios_there_is_accuracy_alone(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", str(saved), "--ratios", "--limit", "20", "--workers", "0", "--out", str(tmp_path)]) == 0
+    model = figures_of(tmp_path)[str(saved)]
+    assert (model["points"], model["pictures"]) == ([], 20)
+    assert "under the jigsaw" not in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_a_model_named_twice_is_evaluated_once(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(saved), str(saved), "--out", str(tmp_path), *QUICK]) == 0
+    output = capsys.readouterr().out
+    assert output.count("top-5") == 1
+    assert "1 draw," in output
+
+
+def test_weights_from_a_file_are_evaluated(saved: Path, tmp_path: Path) -> None:
+    """Half precision, timm's names, a classifier of another width than timm's own."""
+    model = mjp.load("mini-cifar10-plain")
+    names = model.unwrap().state_dict()
+    save_file({name: tensor.half() for name, tensor in names.items()}, tmp_path / "half.safetensors")
+    torch.save({"model": {f"module.{name}": tensor for name, tensor in names.items()}}, tmp_path / "ddp.pth")
+    tops = []
+    for name in ("half.safetensors", "ddp.pth"):
+        command = ["eval", "mini-cifar10-plain", "--weights", str(tmp_path / name), "--ratios", "--limit", "50"]
+        assert main([*command, "--workers", "0", "--out", str(tmp_path)]) == 0
+        tops.append(figures_of(tmp_path)["mini-cifar10-plain"]["top1"][0])
+    assert min(tops) > 0.5
+    assert main(["eval", str(saved), "--weights", str(tmp_path / "ddp.pth"), "--out", str(tmp_path / "no")]) == 2
+
+
+@pytest.mark.parametrize("command", ["eval", "study"])
+def test_half_precision_works_and_nan_is_refused(
+    command: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = QUICK if command == "eval" else []
+    model = mjp.MJP.from_pretrained(saved).half()
+    model.save_pretrained(tmp_path / "half")
+    assert main([command, str(tmp_path / "half"), "--out", str(tmp_path / "out"), *quick]) == 0
+    backbone: Any = model.model
+    with torch.no_grad():
+        backbone.blocks[0].mlp.fc1.weight[3, 3] = torch.nan
+    model.save_pretrained(tmp_path / "nan")
+    capsys.readouterr()
+    assert main([command, str(tmp_path / "nan"), "--out", str(tmp_path / "no"), *quick]) == 2
+    assert "hold NaN or infinity, first in model.blocks.0.mlp.fc1.weight" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()

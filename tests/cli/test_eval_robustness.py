@@ -17,8 +17,8 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor
 
 from mjp.cli.main import main
-from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
 from mjp.evaluation.robustness.corruptions import CORRUPTIONS
+from mjp.evaluation.robustness.imagenet_subsets import IMAGENET_A, IMAGENET_O, wordnet_ids
 from mjp.pictures.sets import InMemory, embedded
 
 ALONE = ["--ratios", "--workers", "0"]  # no jigsaw
@@ -88,9 +88,11 @@ def test_corrupts_any_pictures_and_writes_figures_chart_and_sheet(
     assert low <= mean <= high
     assert mean == pytest.approx(np.mean(list(found["errors"].values())))
     said = capsys.readouterr().out
-    assert "no ImageNet-C figures" in said
+    assert "generated corruptions, not ImageNet-C" in said
     assert "over 15 of 15 corruptions" in said
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["corruptions.png", "results.json", "robustness.png"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        *("corruptions.png", "results.json", "robustness-dark.png", "robustness.png")
+    ]
     with Image.open(tmp_path / "out" / "corruptions.png") as sheet:
         assert sheet.height > 15 * 96
 
@@ -217,8 +219,7 @@ def test_imagenet_o_outliers_are_told_from_ordinary_pictures_of_their_classes(th
         (["--imagenet-c", "nowhere"], "there is no folder nowhere"),
         (["--imagenet-c", "DIR"], "holds no folder CORRUPTION/SEVERITY"),
         (["--imagenet-a", "DIR"], "has 0 class folders with pictures, at least 2 are needed"),
-        (["--imagenet-o", "DIR"], "--imagenet-o and --imagenet-val belong together"),
-        ([], "nothing to measure"),
+        (["--imagenet-o", "DIR"], "--imagenet-o needs --imagenet-val"),
         (["--corrupt", "--data", "DIR"], "has 0 class folders"),
     ],
 )

@@ -48,7 +48,7 @@ def test_several_models_give_figures_and_pictures(models: list[str], tmp_path: P
     ("arguments", "message"),
     [
         ([], "name at least one model"),
-        (["MODEL", "--folds", "1"], "--folds must be at least 2"),
+        (["MODEL", "--folds", "1"], "--folds must be a whole number of at least 2"),
         (["MODEL", "--pictures", "nowhere.jpg"], "there is no picture nowhere.jpg"),
         (["nothing_there"], "there is no model 'nothing_there'"),
     ],

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mjp.common.stats import Bootstrap
+from mjp.common.stats import BLOCK, Bootstrap
 
 
 def collected(values: torch.Tensor, *, batch: int = 50, seed: int = 0) -> Bootstrap:
@@ -53,10 +53,18 @@ def test_memory_does_not_grow_with_the_number_of_pictures() -> None:
     for _ in range(20):
         bootstrap.add(torch.ones(100, 2))
     assert bootstrap.sums.numel() + bootstrap.weights.numel() == before
-    assert vars(bootstrap).keys() == {"generator", "sums", "weights"}
+    assert vars(bootstrap).keys() == {"generator", "sums", "weights", "pending"}
+    assert len(bootstrap.pending) <= BLOCK
 
 
 def test_one_seed_one_interval() -> None:
     values = torch.rand(100, 1, generator=torch.Generator().manual_seed(3))
     assert collected(values).intervals() == collected(values).intervals()
     assert collected(values).intervals() != collected(values, seed=1).intervals()
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64, 128, 333])
+def test_intervals_do_not_depend_on_the_batch_size(batch: int) -> None:
+    values = torch.rand(333, 2, generator=torch.Generator().manual_seed(3))
+    usual, other = (collected(values, batch=size).intervals() for size in (50, batch))
+    assert [tuple(i) for i in other] == [pytest.approx(tuple(i)) for i in usual]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
+from mjp.common.progress import track
 from mjp.models import Subject
 from mjp.pictures.sets import Folder, Pictures, embedded
 from mjp.training.data import Augmented
@@ -48,14 +48,13 @@ def batches(
 ) -> Iterator[Batch]:
     """Batches in the order of the pictures, spread over their classes if there is a limit.
 
-    `crop_pct` replaces the model's own (1 for pictures that are cut already); the progress bar of a `part` of a longer
-    measurement disappears when it is done.
+    `crop_pct` replaces the model's own (1 for pictures that are cut already); `part` names a part of a longer
+    measurement in the progress lines.
     """
     numbers = spread_over_classes(pictures.labels, limit)
     groups = [numbers[start : start + size] for start in range(0, len(numbers), size)]
     data = Augmented(pictures, subject.preprocessing.transform(crop_pct), training=False)
     loader = DataLoader(data, batch_sampler=[[(n, 0) for n in group] for group in groups], num_workers=workers)
-    bar = tqdm(loader, desc=part or subject.name, unit="batch", disable=None, leave=part is None)
-    for (images, labels, bad), group in zip(bar, groups, strict=True):
+    for (images, labels, bad), group in zip(track(loader, part or subject.name), groups, strict=True):
         unreadable.note(bad, pictures)
         yield Batch(images, labels, group)

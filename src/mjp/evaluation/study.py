@@ -28,6 +28,7 @@ def study(config: StudyConfig) -> Results:
     """Study every model, print as figures come in, draw, and write results.json."""
     subjects, tables = prepare(config)
     maps, pictures = attention_maps(subjects, config.pictures)
+    config.out.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
     for number, (subject, table) in enumerate(zip(subjects, tables, strict=True), 1):
         target = config.out / f"positions-{number}.png"
@@ -50,7 +51,6 @@ def prepare(config: StudyConfig) -> tuple[list[Subject], list[Table]]:
     if fewest < config.folds:
         raise InputError(f"--folds {config.folds} is more than the {fewest} positions of a model")
     check_folder(config.out)
-    config.out.mkdir(parents=True, exist_ok=True)
     return subjects, tables
 
 

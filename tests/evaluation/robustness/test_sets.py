@@ -66,7 +66,7 @@ def test_outputs_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
 def test_a_model_of_other_classes_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, wordnet_ids(IMAGENET_A))
     subset = ImageNetSubset(tmp_path, IMAGENET_A, allow_missing=False)
-    with pytest.raises(mjp.InputError, match="needs a model of the 1,000 ImageNet classes: tiny tells 10"):
+    with pytest.raises(mjp.InputError, match="needs a model of the 1,000 ImageNet classes: tiny has 10"):
         subset.columns(subject(10))
     with pytest.raises(mjp.InputError, match="tiny does not know n01498041"):
         subset.columns(subject(2, ["cat", "dog"]))
@@ -139,7 +139,7 @@ def test_classes_that_the_model_does_not_know_are_named(tmp_path: Path) -> None:
     corrupted(tmp_path, ["a", "b", "zebra"])
     with pytest.raises(mjp.InputError, match="has pictures of zebra, a class that tiny does not know"):
         read(tmp_path).gaps(subject(2, ["a", "b"]))
-    with pytest.raises(mjp.InputError, match="tells 2 classes apart, the pictures have 3"):
+    with pytest.raises(mjp.InputError, match="has 2 classes, the pictures have 3"):
         read(tmp_path).gaps(subject(2))
 
 

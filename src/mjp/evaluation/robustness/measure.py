@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mjp.common.errors import InputError
+from mjp.common.progress import track
 from mjp.common.stats import interval, resample
 from mjp.evaluation.batches import Batch
 from mjp.evaluation.robustness.metrics import (
@@ -92,7 +92,7 @@ def answer(
 def corruptions(subject: Subject, grid: Grid, load: Load, *, seed: int, device: torch.device) -> CorruptionErrors:
     """The error in every cell of the grid. The pictures are cut already: they are not cut again."""
     wrong = {}
-    for cell in tqdm(grid.cells(), desc=f"{subject.name}, corruptions", unit="set", disable=None):
+    for cell in track(grid.cells(), f"{subject.name}, corruptions"):
         stream = load(subject, grid.pictures(subject, cell), crop_pct=1.0, part=f"{cell[0]} {cell[1]}")
         wrong[cell] = ~answer(subject, stream, device).right
     return corruption_errors(wrong, grid.severities, seed=seed)

@@ -34,7 +34,6 @@ ALEXNET = {
     "pixelate": 0.717840,
     "jpeg_compression": 0.606500,
 }
-CHUNK = 1000  # pictures that get their bootstrap weights at once
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ def rate_replicates(flags: Tensor, *, seed: int) -> Tensor:
     A picture has one weight for all K, so intervals of means over K know that it is the same pictures that are hard.
     """
     collected = Bootstrap(flags.shape[1], seed=seed)
-    for part in flags.split(CHUNK):
-        collected.add(part)
+    collected.add(flags)
     return collected.means()
 
 
@@ -69,14 +67,14 @@ def corruption_errors(
     replicates: dict[tuple[str, int], Tensor] = {}
     for size in {len(flags) for flags in wrong.values()}:  # sets are alike unless classes are missing
         cells = [cell for cell, flags in wrong.items() if len(flags) == size]
-        rates = rate_replicates(torch.stack([wrong[cell] for cell in cells], 1), seed=seed)
-        replicates |= dict(zip(cells, rates.T, strict=True))
+        columns = rate_replicates(torch.stack([wrong[cell] for cell in cells], 1), seed=seed)
+        replicates |= dict(zip(cells, columns.T, strict=True))
     names = list(dict.fromkeys(name for name, _ in wrong))
-    found = {name: [replicates.get((name, severity)) for severity in severities] for name in names}
-    errors = {name: [None if r is None else r[0].item() for r in row] for name, row in found.items()}
+    rates = {name: [replicates.get((name, severity)) for severity in severities] for name in names}
+    errors = {name: [None if r is None else r[0].item() for r in row] for name, row in rates.items()}
     whole = {
         name: torch.stack([r for r in row if r is not None]).mean(0)
-        for name, row in found.items()
+        for name, row in rates.items()
         if all(r is not None for r in row)
     }
     mce = plain = None
@@ -109,6 +107,6 @@ def average_precision(outliers: Tensor, others: Tensor) -> float:
     order = scores.argsort(descending=True)
     last = torch.cat([scores[order].diff() != 0, torch.tensor([True])])  # the last of each step
     hits = positive[order].cumsum(0)[last].double()
-    shown = torch.arange(1, len(scores) + 1)[last]
+    retrieved = torch.arange(1, len(scores) + 1)[last]
     gain = torch.cat([hits[:1], hits.diff()]) / len(outliers)
-    return (hits / shown * gain).sum().item()
+    return (hits / retrieved * gain).sum().item()

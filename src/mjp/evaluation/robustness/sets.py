@@ -3,7 +3,7 @@
 ImageNet-C     CORRUPTION/SEVERITY/CLASS/*, also with the folders noise, blur, weather, digital around the corruptions
 ImageNet-A/-O  CLASS/*, 200 WordNet ids
 
-What a folder lacks is found before the first picture is looked at.
+A folder is checked for completeness before the first picture is looked at.
 """
 
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ class Grid(Protocol):
 
     def cells(self) -> list[Cell]: ...
     def gaps(self, subject: Subject) -> list[str]:
-        """What is missing for this model and may be; anything else is refused."""
+        """The parts that are missing for this model; refused unless --allow-missing."""
         ...
 
     def pictures(self, subject: Subject, cell: Cell) -> Pictures: ...
@@ -136,7 +136,7 @@ class CorruptedFolders:
                     self.missing.append(f"{name}/{severity}")
         if not self.folders:
             raise InputError(f"{self.root} holds no folder CORRUPTION/SEVERITY, such as {self.corruptions[0]}/1")
-        self.found = {cell: class_folders(folder) for cell, folder in self.folders.items()}
+        self.classes_by_cell = {cell: class_folders(folder) for cell, folder in self.folders.items()}
 
     def cells(self) -> list[Cell]:
         return list(self.folders)
@@ -144,8 +144,8 @@ class CorruptedFolders:
     def gaps(self, subject: Subject) -> list[str]:
         names = self._names(subject)
         missing = list(self.missing)
-        for (corruption, severity), found in self.found.items():
-            missing += [f"{corruption}/{severity}/{name}" for name in names if name not in found]
+        for (corruption, severity), classes in self.classes_by_cell.items():
+            missing += [f"{corruption}/{severity}/{name}" for name in names if name not in classes]
         _refuse(self.root, missing, self.allow_missing)
         return missing
 
@@ -153,7 +153,7 @@ class CorruptedFolders:
         return Labelled(self.folders[cell], self._names(subject))
 
     def _names(self, subject: Subject) -> list[str]:
-        together = set[str]().union(*self.found.values())
+        together = set[str]().union(*self.classes_by_cell.values())
         names = output_names(subject, together)
         if unknown := sorted(together - set(names)):
             raise InputError(f"{self.root} has pictures of {unknown[0]}, a class that {subject.name} does not know")
@@ -168,15 +168,16 @@ class ImageNetSubset:
     root: Path
     outputs: tuple[int, ...]  # of a model with the 1,000 classes in their usual order
     allow_missing: bool
-    others_too: bool = False  # whether the folder may hold further classes, which are passed over
+    others_too: bool = False  # whether the folder may hold further classes, which are ignored
     missing: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         _check_root(self.root)
-        self.names, found = wordnet_ids(self.outputs), class_folders(self.root)
-        if not self.others_too and (unknown := sorted(found - set(self.names))):
+        self.names = wordnet_ids(self.outputs)
+        folders = class_folders(self.root)
+        if not self.others_too and (unknown := sorted(folders - set(self.names))):
             raise InputError(f"{self.root} has a folder {unknown[0]}, which is none of its {len(self.names)} classes")
-        self.missing = [name for name in self.names if name not in found]
+        self.missing = [name for name in self.names if name not in folders]
         _refuse(self.root, self.missing, self.allow_missing)
 
     def columns(self, subject: Subject) -> list[int]:
@@ -184,29 +185,29 @@ class ImageNetSubset:
         places = {name: k for k, name in enumerate(output_names(subject, self.names))}
         count = cast(int, subject.model.model.num_classes)
         if len(places) != count or (unknown := [name for name in self.names if name not in places]):
-            told = f"does not know {unknown[0]}" if len(places) == count else f"tells {count} classes apart"
-            raise InputError(f"{self.root} needs a model of the 1,000 ImageNet classes: {subject.name} {told}")
+            reason = f"does not know {unknown[0]}" if len(places) == count else f"has {count} classes"
+            raise InputError(f"{self.root} needs a model of the 1,000 ImageNet classes: {subject.name} {reason}")
         return [places[name] for name in self.names]
 
     def pictures(self) -> Pictures:
         return Labelled(self.root, self.names)
 
 
-def output_names(subject: Subject, found: Iterable[str]) -> list[str]:
+def output_names(subject: Subject, folders: Iterable[str]) -> list[str]:
     """What a model's outputs are called: its own names, WordNet ids of an ImageNet model, or else as folders are."""
     if subject.model.classes is not None:
         return subject.model.classes
     ids = ImageNetInfo().label_names()
-    of_imagenet = subject.model.model.num_classes == len(ids) and set(found) <= set(ids)
-    return ids if of_imagenet else sorted(found)
+    of_imagenet = subject.model.model.num_classes == len(ids) and set(folders) <= set(ids)
+    return ids if of_imagenet else sorted(folders)
 
 
 def class_folders(root: Path) -> set[str]:
     """Names of the folders with pictures in them; at least two."""
-    found = {folder.name for folder in root.iterdir() if folder.is_dir() and any(map(is_picture, folder.rglob("*")))}
-    if len(found) < 2:
-        raise InputError(f"{root} has {len(found)} class folders with pictures, at least 2 are needed")
-    return found
+    names = {folder.name for folder in root.iterdir() if folder.is_dir() and any(map(is_picture, folder.rglob("*")))}
+    if len(names) < 2:
+        raise InputError(f"{root} has {len(names)} class folders with pictures, at least 2 are needed")
+    return names
 
 
 def _check_root(root: Path) -> None:

@@ -20,6 +20,13 @@ IMAGENET_C = (
     *("snow", "frost", "fog", "brightness"),
     *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
-CORRUPTIONS = (*IMAGENET_C, *sorted({module.name for module in iter_modules(__path__)} - set(IMAGENET_C)))
+
+
+def find_corruptions() -> tuple[str, ...]:
+    """Those of ImageNet-C in their usual order, then the others by name."""
+    return (*IMAGENET_C, *sorted({module.name for module in iter_modules(__path__)} - set(IMAGENET_C)))
+
+
+CORRUPTIONS = find_corruptions()
 
 __all__ = ["CORRUPTIONS", "IMAGENET_C", "SEVERITIES"]
