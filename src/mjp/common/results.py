@@ -20,7 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from mjp import __version__
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 
@@ -53,7 +52,7 @@ def make_results(kind: str, options: Any, body: Mapping[str, Any]) -> Results:
     """The results of a command: its name, its options (a dataclass or a dictionary) and what it found."""
     if reserved := body.keys() & set(HEADER):
         raise ValueError(f"the body of {kind} results must not hold {', '.join(sorted(reserved))}")
-    versions = {"mjp": __version__, "torch": version("torch"), "timm": version("timm")}
+    versions = {name: version(name) for name in ("mjp", "torch", "timm")}
     return Results(kind, plain(options), plain(body), versions)
 
 

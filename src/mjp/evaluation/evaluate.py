@@ -48,7 +48,7 @@ def evaluate(config: EvalConfig) -> Results:
             figures[subject.name] |= result.to_dict()
             print(sweep_table(subject.name, result))
         if evaluation.robustness:
-            settings = {"seed": config.seed, "device": evaluation.device}
+            settings: dict[str, Any] = {"seed": config.seed, "device": evaluation.device}
             figures[subject.name]["robustness"] = evaluation.robustness.measure(subject, load, **settings)
     body = {"data": config.data if evaluation.pictures else None, "models": figures}
     results = write_results(config.out, "eval", config, body)
