@@ -73,11 +73,11 @@ def test_older_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "cannot be read as JSON"),
-        ("[" * 100_000, "cannot be read as JSON"),
-        ('{"schema": 1' + "0" * 5000 + "}", "cannot be read as JSON"),
-        ("\xff", "cannot be read as JSON"),
-        ("[1]", "does not hold a JSON object"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ('{"schema": 1' + "0" * 5000 + "}", "is not valid JSON"),
+        ("\xff", "is not UTF-8 text"),
+        ("[1]", "must hold a JSON object"),
         ('{"kind": ["eval"]}', "'kind' is damaged"),
         ('{"kind": "eval", "settings": 3}', "'settings' is damaged"),
         ('{"kind": "eval", "schema": 99}', "newer mjp"),

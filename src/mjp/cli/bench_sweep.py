@@ -12,6 +12,7 @@ import timm
 import torch
 from tqdm import trange
 
+from mjp.evaluation.batches import Batch
 from mjp.evaluation.sweep import sweep
 from mjp.method.config import variant
 from mjp.method.model import MJP
@@ -33,14 +34,15 @@ def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
         torch.manual_seed(0)
         model = MJP(timm.create_model("deit_tiny_patch16_224", **small), variant("E")).eval()
     images = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    data = [(images, torch.arange(batch) % 10)] * 2
+    labels = torch.arange(batch) % 10
+    data = [Batch(images, labels, list(range(start, start + batch))) for start in (0, batch)]
 
     def sweeping() -> None:
         sweep(model, data, RATIOS, draws=1, seed=0, device=torch.device("cpu"))
 
     @torch.no_grad()
     def plain() -> None:
-        for pictures, labels in data:
+        for pictures, labels, _ in data:
             (model(pictures).argmax(1) == labels).float().mean().item()
 
     seconds = {"sweep": list[float](), "plain": list[float]()}

@@ -22,10 +22,12 @@ from typing import Any
 
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
+from mjp.common.read import read_object
 
 RESULTS = "results.json"
 SCHEMA = 1
 HEADER = ("schema", "kind", "settings", "versions")
+AGAIN = "run the command that wrote it again"
 
 
 @dataclass(frozen=True)
@@ -70,25 +72,16 @@ def read_results(folder: Path) -> Results:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}: name a folder that an mjp command wrote")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)  # older files: NaN
+        content = read_object(path, advice=AGAIN, nan_as_null=True)  # older files may hold NaN
     except FileNotFoundError as error:
         raise InputError(f"there is no {RESULTS} in {folder}: name a folder that an mjp command wrote") from error
-    except (ValueError, RecursionError) as error:  # not JSON, or not text
-        reason = str(error)[:100]
-        raise InputError(f"{path} cannot be read as JSON ({reason}): run the command that wrote it again") from error
-    return _checked(path, content)
-
-
-def _checked(path: Path, content: Any) -> Results:
     header = {"schema": 0, "kind": "", "settings": {}, "versions": {}}  # defaults for older files
-    if not isinstance(content, dict):
-        raise InputError(f"{path} does not hold a JSON object: run the command that wrote it again")
     for name, default in header.items():
         if not isinstance(content.setdefault(name, default), type(default)):
-            raise InputError(f"{path}: {name!r} is damaged: run the command that wrote it again")
+            raise InputError(f"{path}: {name!r} is damaged: {AGAIN}")
     if content["schema"] > SCHEMA:
         raise InputError(f"{path} was written by a newer mjp (schema {content['schema']}): update this one to read it")
-    fields = {name: content.pop(name) for name in HEADER}
+    fields = {name: content.pop(name) for name in header}
     return Results(body=content, **fields)
 
 

@@ -54,6 +54,7 @@ class HubModel(ModelHubMixin, nn.Module):
     model: nn.Module
     config: MJPConfig
     classes: list[str] | None
+    preprocessing: Preprocessing | None
 
     def save_pretrained(
         self, save_directory: str | Path, *, model_args: dict[str, Any] | None = None, **hub: Any
