@@ -15,24 +15,24 @@ def test_json_has_the_promised_keys_and_nothing_else_is_printed(capsys: pytest.C
 
 
 def test_training_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--train", "--json", "--train-repeats", "1"]) == 0
+    assert main(["bench", "train", "--json", "--repeats", "1"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert {"engine_overhead_percent", "mjp_train_overhead_percent"} <= result.keys()
 
 
 def test_people_get_sentences(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--train", "--train-repeats", "1"]) == 0
+    assert main(["bench", "train", "--repeats", "1"]) == 0
     assert "over plain training" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["--batch", "--repeats", "--train-repeats"])
+@pytest.mark.parametrize("option", ["--batch", "--repeats"])
 def test_zero_repeats_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", option, "0"]) == 2
     assert option in capsys.readouterr().err
 
 
 def test_sweep_prints_its_cost_in_plain_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--sweep", "--json", "--repeats", "1"]) == 0
+    assert main(["bench", "sweep", "--json", "--repeats", "1"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["sweep_ratios"] == 5
     assert figures["sweep_cost_ratio"] > 0

@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 import torch
-from tqdm import trange
 
+from mjp.common.progress import track
 from mjp.models import find_model
 from mjp.pictures.landscape import landscape
 from mjp.pictures.tensors import normalise
@@ -25,8 +25,19 @@ from mjp.privacy.server.view import View
 SIZE = 224
 
 
-def measure(repeats: int) -> dict[str, Any]:
+REPEATS = 5
+
+
+def measure(repeats: int, _: int) -> dict[str, Any]:
     return {**_april(repeats), **_direct(repeats)}
+
+
+def lines(figures: dict[str, Any]) -> list[str]:
+    april = f"tokens to {figures['april_token_error']:.1e}, gelsd takes {figures['april_gelsd_ratio']:.1f} × as long"
+    return [
+        f"APRIL, ViT-B, float64    {april} as gelsy",
+        f"direct, DeiT-S, float32  {figures['direct_seconds']:.1f} s, {figures['direct_psnr']:.0f} dB",
+    ]
 
 
 def _view(name: str, dtype: torch.dtype, attack: Any) -> tuple[View, torch.Tensor]:
@@ -48,7 +59,7 @@ def _april(repeats: int) -> dict[str, Any]:
     mixing, known = april.equations(view)
     found = april.solve(mixing, known)
     seconds = {"gelsy": list[float](), "gelsd": list[float]()}
-    for _ in trange(repeats, desc="APRIL", disable=None):
+    for _ in track(range(repeats), "APRIL"):
         for driver, values in seconds.items():
             began = time.perf_counter()
             april.solve(mixing, known, driver)
@@ -64,7 +75,7 @@ def _april(repeats: int) -> dict[str, Any]:
 def _direct(repeats: int) -> dict[str, Any]:
     view, _ = _view("deit_small_patch16_224", torch.float32, direct)
     seconds = []
-    for _ in trange(repeats, desc="direct", disable=None):
+    for _ in track(range(repeats), "direct"):
         began = time.perf_counter()
         found = direct.run(view)
         seconds.append(time.perf_counter() - began)

@@ -3,31 +3,32 @@
 The same model, the same batch in memory; the alternatives take turns step by step, and the medians are compared.
 """
 
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from tqdm import trange
 
+from mjp.bench.timing import medians
 from mjp.common.distributed import World
 from mjp.common.runs.recipe import load_recipe
 from mjp.training.config import TrainConfig, config_from
 from mjp.training.engine import Run
 
+REPEATS = 40  # training steps of each kind
 
-def measure(repeats: int) -> dict[str, Any]:
+
+def measure(repeats: int, _: int) -> dict[str, Any]:
     """engine_overhead_percent and mjp_train_overhead_percent, with the medians they come from."""
     with tempfile.TemporaryDirectory() as folder:
         plain, mjp = (_run(preset, Path(folder)) for preset in ("plain", "paper"))
         images = torch.randn(plain.step_size, 3, 32, 32, generator=torch.Generator().manual_seed(0))
         labels = torch.arange(plain.step_size) % 10
-        times = _medians(
+        times = medians(
             repeats,
+            "training steps",
             bare=_bare_loop(_run("plain", Path(folder)), images, labels),
             plain=_engine_step(plain, images, labels),
             mjp=_engine_step(mjp, images, labels),
@@ -41,6 +42,13 @@ def measure(repeats: int) -> dict[str, Any]:
         "train_batch": plain.step_size,
         "train_repeats": repeats,
     }
+
+
+def lines(figures: dict[str, Any]) -> list[str]:
+    return [
+        f"training engine   {figures['engine_overhead_percent']:+.2f} % over a bare PyTorch loop",
+        f"MJP               {figures['mjp_train_overhead_percent']:+.2f} % over plain training",
+    ]
 
 
 def _run(preset: str, folder: Path) -> Run:
@@ -71,15 +79,3 @@ def _bare_loop(run: Run, images: torch.Tensor, labels: torch.Tensor) -> Callable
         optimizer.step()
 
     return step
-
-
-def _medians(repeats: int, **steps: Callable[[], None]) -> dict[str, float]:
-    """Milliseconds. The order turns with every repeat, so that none always comes first."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    names = list(steps)
-    for turn in trange(repeats + 1, desc="training steps", disable=None):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            began = time.perf_counter()
-            steps[name]()
-            seconds[name].append(time.perf_counter() - began)
-    return {name: 1e3 * statistics.median(values[1:]) for name, values in seconds.items()}  # the first warms up

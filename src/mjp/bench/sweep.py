@@ -4,23 +4,24 @@ The model of the mini_cifar10 recipe, a batch in memory; sweep and plain pass ta
 """
 
 import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import timm
 import torch
-from tqdm import trange
 
+from mjp.bench.timing import seconds
+from mjp.common.progress import track
 from mjp.evaluation.batches import Batch
 from mjp.evaluation.sweep import sweep
 from mjp.method.config import variant
 from mjp.method.model import MJP
 
 RATIOS = (0.03, 0.09, 0.27, 0.5, 0.9)
+PICTURES = 128  # in a batch
+REPEATS = 5
 
 
-def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
+def measure(repeats: int, _: int) -> dict[str, Any]:
     """sweep_cost_ratio: seconds of the sweep over seconds of (forward passes + 1) plain passes."""
     small: dict[str, Any] = {
         "img_size": 32,
@@ -33,9 +34,9 @@ def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = MJP(timm.create_model("deit_tiny_patch16_224", **small), variant("E")).eval()
-    images = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(batch) % 10
-    data = [Batch(images, labels, list(range(start, start + batch))) for start in (0, batch)]
+    images = torch.randn(PICTURES, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(PICTURES) % 10
+    data = [Batch(images, labels, list(range(start, start + PICTURES))) for start in (0, PICTURES)]
 
     def sweeping() -> None:
         sweep(model, data, RATIOS, draws=1, seed=0, device=torch.device("cpu"))
@@ -45,11 +46,11 @@ def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
         for pictures, labels, _ in data:
             (model(pictures).argmax(1) == labels).float().mean().item()
 
-    seconds = {"sweep": list[float](), "plain": list[float]()}
-    for _ in trange(repeats + 1, desc="sweeps", disable=None):
-        seconds["sweep"].append(_timed(sweeping))
-        seconds["plain"] += [_timed(plain) for _ in range(len(RATIOS) + 1)]
-    swept, passed = (statistics.median(values[1:]) for values in seconds.values())  # the first warms up
+    times = {"sweep": list[float](), "plain": list[float]()}
+    for _ in track(range(repeats + 1), "sweeps"):
+        times["sweep"].append(seconds(sweeping))
+        times["plain"] += [seconds(plain) for _ in range(len(RATIOS) + 1)]
+    swept, passed = (statistics.median(values[1:]) for values in times.values())  # the first warms up
     return {
         "sweep_cost_ratio": round(swept / ((len(RATIOS) + 1) * passed), 3),
         "sweep_ms": round(1e3 * swept, 1),
@@ -59,7 +60,6 @@ def measure(repeats: int, batch: int = 128) -> dict[str, Any]:
     }
 
 
-def _timed(action: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
+def lines(figures: dict[str, Any]) -> list[str]:
+    ratios, cost = figures["sweep_ratios"], figures["sweep_cost_ratio"]
+    return [f"sweep over {ratios} ratios   {cost:.2f} × {ratios + 1} plain passes"]

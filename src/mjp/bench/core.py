@@ -1,0 +1,93 @@
+"""What MJP costs by itself: shuffling, plans, and its share of a training step.
+
+shuffle_vs_copy        shuffling a 64×196×384 float32 token tensor, relative to a plain copy, on one core
+plans_1024_ms          milliseconds to draw 1,024 plans on a 14×14 grid at γ = .27, on one core
+step_overhead_percent  all that MJP adds to a DeiT-S training step (plan, shuffle, E_unk, DAL, forward, backward and
+                       optimizer), relative to the plain step
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from mjp.bench.timing import minima, one_thread
+from mjp.common.progress import track
+from mjp.method.model import MJP
+from mjp.method.plan import sample_plan
+from mjp.method.shuffle import shuffle_tokens
+
+REPEATS = 5  # training steps; the short operations are repeated forty times as often
+MODEL = "deit_small_patch16_224"
+
+
+def measure(repeats: int, batch: int) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    parts = (_time_shuffle, _time_plans, lambda repeats: _time_step(repeats, batch))
+    for part in track(parts, "measuring"):
+        figures |= part(repeats)
+    return figures
+
+
+def lines(figures: dict[str, Any]) -> list[str]:
+    step = f"+ {figures['step_overhead_percent']:.2f} % ({figures['step_added_ms']:.1f} ms more than"
+    return [
+        f"token shuffle          {figures['shuffle_vs_copy']:.2f} × a plain copy",
+        f"1,024 plans            {figures['plans_1024_ms']:.1f} ms on one core",
+        f"DeiT-S training step   {step} {figures['step_plain_ms']:.0f} ms, batch {figures['batch']})",
+    ]
+
+
+def _time_shuffle(repeats: int) -> dict[str, Any]:
+    tokens = torch.randn(64, 196, 384, generator=torch.Generator().manual_seed(0))
+    plan = sample_plan(64, (14, 14), 0.27, generator=torch.Generator().manual_seed(0))
+    with one_thread():
+        times = minima(40 * repeats, shuffle=lambda: shuffle_tokens(tokens, plan), copy=tokens.clone)
+    return {"shuffle_vs_copy": round(times["shuffle"] / times["copy"], 3)}
+
+
+def _time_plans(repeats: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(0)
+    with one_thread():
+        times = minima(40 * repeats, plans=lambda: sample_plan(1024, (14, 14), 0.27, generator=generator))
+    return {"plans_1024_ms": round(times["plans"], 2)}
+
+
+def _time_step(repeats: int, batch: int) -> dict[str, Any]:
+    """The plain step in full; and without its blocks, whose noise would drown it, the step with and without MJP."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(batch, 3, 224, 224, generator=generator)
+    labels = torch.randint(1000, (batch,), generator=generator)
+    times = minima(
+        10 * repeats,
+        every_tenth="full",
+        full=_training_step(timm.create_model(MODEL), images, labels),
+        plain=_training_step(timm.create_model(MODEL, depth=0), images, labels),
+        mjp=_training_step(MJP(timm.create_model(MODEL, depth=0), "paper"), images, labels),
+    )
+    added = times["mjp"] - times["plain"]
+    return {
+        "step_overhead_percent": round(100 * added / times["full"], 3),
+        "step_added_ms": round(added, 2),
+        "step_plain_ms": round(times["full"], 1),
+        "batch": batch,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _training_step(model: Any, images: Tensor, labels: Tensor) -> Callable[[], None]:
+    """Forward, loss, backward and optimizer of a timm model or of MJP around one."""
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        out = model(images)
+        logits, dal = (out, 0) if isinstance(out, Tensor) else (out.logits, out.dal)
+        (cross_entropy(logits, labels) + 0.01 * dal).backward()
+        optimizer.step()
+
+    return step
