@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import mjp  # noqa: F401  before timm
-from mjp.aladin.model.lite0 import MEAN, STD, lite0
+from mjp.aladin.model.backbones.lite0 import MEAN, STD, lite0
 
 IMAGENET = {
     **{"tench": 0, "English_springer": 217, "cassette_player": 482, "chain_saw": 491, "church": 497},

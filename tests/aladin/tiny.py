@@ -16,7 +16,8 @@ from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokenizer import train_tokenizer
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.training.config import AladinConfig, AladinTraining, config_from
+from mjp.aladin.model.config import AladinConfig
+from mjp.aladin.training.config import AladinTraining, config_from
 
 COLOURS = {
     **{"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220), "yellow": (230, 220, 40)},

@@ -13,7 +13,8 @@ from aladin.gallery import declared_png, draw_picture, make_gallery, take_in
 from mjp.aladin.index import intake as module
 from mjp.aladin.index.intake import Encoder, content_hash, find_pictures, printable
 from mjp.aladin.index.store import Index
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.common.errors import InputError
 
 

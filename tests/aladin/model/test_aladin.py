@@ -14,7 +14,7 @@ from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.alignment import align
 from mjp.aladin.model.text import MiniLM
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.training.config import AladinConfig
+from mjp.aladin.model.config import AladinConfig
 from mjp.common.errors import InputError
 
 TEXTS = ["a red dog", "the beach", "a zebra on the green beach"]

@@ -8,7 +8,7 @@ import pytest
 import timm
 import torch
 
-from mjp.aladin.model.lite0 import convert, lite0, timm_name
+from mjp.aladin.model.backbones.lite0 import convert, lite0, timm_name
 from mjp.common.errors import InputError
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.text import Words
-from mjp.aladin.model.words import word_tokenizer, word_vectors
+from mjp.aladin.model.text_encoders.words import word_tokenizer, word_vectors
 from mjp.aladin.training import build
 from mjp.aladin.training.engine import train
 

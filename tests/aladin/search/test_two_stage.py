@@ -15,7 +15,8 @@ from mjp.aladin.index import neighbours
 from mjp.aladin.index.intake import content_hash
 from mjp.aladin.index.neighbours import Engine, nearest
 from mjp.aladin.index.store import Index
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.aladin.search import two_stage as module
 from mjp.aladin.search.sheet import thumbnail
 from mjp.aladin.search.two_stage import by_alignment, by_vector, name_hits, read_picture, two_stage

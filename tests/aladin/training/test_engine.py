@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from aladin.tiny import backbone, captioned_pictures, settings
-from mjp.aladin.model.aladin import Aladin, Encoded
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Encoded
 from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.training import engine as module
 from mjp.aladin.training.build import learning_rate

@@ -5,12 +5,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from tqdm import tqdm
 
 from mjp.aladin.data.captions import Captioned, all_captions, owners
-from mjp.aladin.data.features import PictureFeatures, TokenFile, digest, fill, text_features, token_file, word_rows
-from mjp.aladin.model.aladin import Aladin, Codes, Encoded, evaluating
+from mjp.aladin.data.features import PictureFeatures, digest, text_features, word_rows
+from mjp.aladin.data.token_file import TokenFile, fill, token_file
+from mjp.aladin.model.aladin import Aladin, evaluating
+from mjp.aladin.model.codes import Codes, Encoded, joined
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokens import Tokens
 from mjp.common.fingerprint import fingerprint
@@ -20,26 +21,26 @@ T = TypeVar("T", Tokens, Words, Encoded)
 
 
 class Corpus:
-    """Pictures and captions of a split, each known by its number; captions are counted through."""
+    """Pictures and captions of a split, by number; captions are numbered consecutively."""
 
     def __init__(
         self, model: Aladin, data: list[Captioned], cache: Path, *, views: int = 1, workers: int, max_unreadable: int
     ) -> None:
         settings: dict[str, Any] = {"views": views, "workers": workers, "max_unreadable": max_unreadable}
-        self.cache, self.views = cache, views
+        self.cache = cache
+        self.views = views
         self.features = PictureFeatures(cache, data, model.vision, **settings)
         self.items = self.features.items
-        self.texts, self.owner = all_captions(self.items), torch.tensor(owners(self.items))
+        self.texts = all_captions(self.items)
+        self.owner = torch.tensor(owners(self.items))
         self.first = torch.cat([torch.zeros(1, dtype=torch.int64), torch.bincount(self.owner).cumsum(0)]).tolist()
         self.word_file: TokenFile | None = None
-        if model.pieces is None:  # MiniLM is frozen: its tokens need to be computed only once
-            source = model.minilm
-            facts = {"source": source.weights}
-            self.word_file = text_features(cache, self.texts, facts, source, source.width)
+        if model.pieces is None:  # the text encoder is frozen: its tokens are computed only once
+            self.word_file = text_features(cache, self.texts, model.frozen_text)
 
     def tokens(self, numbers: list[int], views: list[int] | None = None) -> Tokens:
-        chosen = views or [0] * len(numbers)
-        return self.features.read([self.features.place(n, view) for n, view in zip(numbers, chosen, strict=True)])
+        views = views or [0] * len(numbers)
+        return self.features.read([self.features.place(n, view) for n, view in zip(numbers, views, strict=True)])
 
     def words(self, model: Aladin, captions: list[int]) -> Words:
         if self.word_file is not None:
@@ -52,16 +53,18 @@ class Corpus:
 
 
 class TeacherTokens:
-    """What a frozen model's encoders say about a corpus, on disk: phase 2 never runs them again."""
+    """Encoder outputs of a frozen teacher on a corpus, on disk: phase 2 never runs its encoders again."""
 
     def __init__(self, teacher: Aladin, corpus: Corpus) -> None:
-        self.corpus, width = corpus, teacher.config.width
-        # a student in it, or its scale, changes nothing in what the encoders say
+        self.corpus = corpus
+        width = teacher.config.width
+        # its matching head and scales do not affect what the encoders return
         weights = {n: v for n, v in teacher.state_dict().items() if not n.startswith(("matching.", "log_"))}
         self.teacher = fingerprint(weights)
         pictures = {"kind": "teacher-pictures", "model": self.teacher, "pictures": corpus.features.key}
         texts = {"kind": "teacher-texts", "model": self.teacher, "texts": digest(corpus.texts)}
-        self.pictures, self.texts = (token_file(corpus.cache, key, width) for key in (pictures, texts))
+        self.pictures = token_file(corpus.cache, pictures, width)
+        self.texts = token_file(corpus.cache, texts, width)
         with torch.no_grad(), evaluating(teacher):
             self._fill(teacher)
 
@@ -70,12 +73,10 @@ class TeacherTokens:
         rows = [corpus.features.place(n, view) for view in range(corpus.views) for n in range(len(corpus.items))]
 
         def pictures(start: int, stop: int) -> list[Tensor]:
-            found = teacher.encode_tokens(on(device, corpus.features.read(rows[start:stop])))
-            return word_rows(Words(*found))
+            return word_rows(Words(*teacher.encode_tokens(on(device, corpus.features.read(rows[start:stop])))))
 
         def texts(start: int, stop: int) -> list[Tensor]:
-            found = teacher.encode_words(on(device, corpus.words(teacher, list(range(start, stop)))))
-            return word_rows(Words(*found))
+            return word_rows(Words(*teacher.encode_words(on(device, corpus.words(teacher, list(range(start, stop)))))))
 
         fill(self.pictures, len(rows), pictures, BATCH, "teacher's pictures")
         fill(self.texts, len(corpus.texts), texts, BATCH, "teacher's texts")
@@ -89,26 +90,15 @@ def encode_corpus(model: Aladin, corpus: Corpus) -> tuple[Codes, Codes]:
     """Codes of every picture, each encoded once, and of every caption."""
     device, pictures = model.log_scale.device, range(len(corpus.items))
     with torch.no_grad(), evaluating(model):
-        seen = [model.codes(on(device, corpus.tokens(part))) for part in batches(pictures, "encoding pictures")]
-    return joined(seen), encode_captions(model, corpus)
+        parts = [model.codes(on(device, corpus.tokens(part))) for part in batches(pictures, "encoding pictures")]
+    return joined(parts), encode_captions(model, corpus)
 
 
 def encode_captions(model: Aladin, corpus: Corpus) -> Codes:
     device, texts = model.log_scale.device, range(len(corpus.texts))
     with torch.no_grad(), evaluating(model):
-        read = [model.codes(on(device, corpus.words(model, part))) for part in batches(texts, "encoding captions")]
-    return joined(read)
-
-
-def joined(parts: list[Codes]) -> Codes:
-    """One batch out of several, padded to the longest."""
-    longest = max(part.tokens.shape[1] for part in parts)
-    wider = []
-    for part in parts:
-        more = longest - part.tokens.shape[1]
-        tokens = pad(part.tokens, (0, 0, 0, more))
-        wider.append(Codes(part.vector, tokens, pad(part.valid, (0, more)), pad(part.unknown, (0, more))))
-    return Codes(*(torch.cat(column) for column in zip(*wider, strict=True)))
+        parts = [model.codes(on(device, corpus.words(model, part))) for part in batches(texts, "encoding captions")]
+    return joined(parts)
 
 
 def on(device: torch.device, batch: T) -> T:
@@ -118,5 +108,5 @@ def on(device: torch.device, batch: T) -> T:
 
 def batches(numbers: range, what: str) -> "tqdm[list[int]]":
     """The numbers in batches, behind a progress bar."""
-    found = [list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)]
-    return tqdm(found, desc=what, leave=False, disable=None)
+    parts = [list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)]
+    return tqdm(parts, desc=what, leave=False, disable=None)

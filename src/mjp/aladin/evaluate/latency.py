@@ -24,7 +24,8 @@ from tqdm import tqdm
 
 from mjp.aladin.index.intake import Encoder
 from mjp.aladin.index.store import LARGEST, Index, IndexFacts, open_index
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.alignment import align
 from mjp.aladin.search.two_stage import alignment_scores, by_alignment, by_vector
 

@@ -18,7 +18,8 @@ from mjp.aladin.data.corpus import Corpus, batches, encode_captions, joined
 from mjp.aladin.evaluate.metrics import hit_intervals, hits, ranks
 from mjp.aladin.evaluate.scorers import ALIGNMENT, VECTOR, scores_of
 from mjp.aladin.index.intake import draw_plan
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.tokens import Tokens, vision_tokens
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed

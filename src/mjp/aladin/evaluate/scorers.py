@@ -16,7 +16,8 @@ from torch import Tensor
 from mjp.aladin.data.corpus import Corpus, encode_corpus
 from mjp.aladin.evaluate.metrics import Ranks, Recall, folded_recall, overlap, ranks, recall, rerank, rsum_intervals
 from mjp.aladin.evaluate.relevance import Judgement, judged_ndcg, ndcg, rouge_relevance
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 
 ALIGNMENT, VECTOR, TWO_STAGE = "alignment", "vector", "two-stage"
 

@@ -26,14 +26,18 @@ from tqdm import tqdm
 from mjp.aladin.data.corpus import joined
 from mjp.aladin.index.catalogue import File, forget
 from mjp.aladin.index.store import FACTS, Index, IndexFacts, open_index
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
+from mjp.aladin.model.vision import open_picture
 from mjp.common.errors import InputError
-from mjp.common.files import open_regular
 from mjp.common.validate import number
+from mjp.method.backbones import ViT
 from mjp.method.model import MJP
 from mjp.method.plan import Plan, sample_plan
-from mjp.pictures.decode import EXTENSIONS, UnreadablePicture, is_picture, open_rgb
+from mjp.method.shuffle import image_grid
+from mjp.pictures.sets import EXTENSIONS as COMMON
 
+EXTENSIONS = COMMON | {".avif", ".heic", ".jp2"}
 BATCH = 32  # pictures encoded at once
 COMMIT = 256  # pictures between two points to which a kill can throw back
 SHEET = "mjp aladin search"  # the Software of our own contact sheets, which may lie among the pictures
@@ -58,7 +62,7 @@ class Encoder:
     def __init__(self, model: Aladin, mask_ratio: float) -> None:
         self.model, self.ratio = model, number("--mask-ratio", mask_ratio, least=0, most=1)
         backbone = model.vision.model
-        hides = isinstance(backbone, MJP) and backbone.unknown is not None and backbone.adapter.exchangeable
+        hides = isinstance(backbone, MJP) and backbone.unknown is not None and isinstance(backbone.adapter, ViT)
         if self.ratio and not hides:
             raise InputError(
                 f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} has "
@@ -85,7 +89,7 @@ class Encoder:
 
 def draw_plan(backbone: MJP, images: Tensor, seeds: Sequence[int], ratio: float) -> Plan:
     """A jigsaw for every picture, each from a seed of its own, by the law that the backbone was trained with."""
-    config, grid = backbone.config, backbone.grid(images)
+    config, grid = backbone.config, image_grid(images, backbone.adapter.cell)
     law: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
     plans = [sample_plan(1, grid, ratio, generator=torch.Generator().manual_seed(s), **law) for s in seeds]
     mask, permutation, inverse = (torch.cat([plan[i] for plan in plans]) for i in range(3))  # type: ignore[misc]
@@ -131,7 +135,7 @@ def find_pictures(folder: Path) -> tuple[list[Path], dict[Path, str]]:
     for home, folders, names in os.walk(folder.resolve(), onerror=errors.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         shown = sorted(name for name in names if not name.startswith("."))
-        found += [Path(home, name) for name in shown if is_picture(Path(name))]
+        found += [Path(home, name) for name in shown if Path(name).suffix.lower() in EXTENSIONS]
     closed = {Path(error.filename): reason(error) for error in errors}
     if not found:
         unseen = "".join(f"; {printable(path)} cannot be looked into: {why}" for path, why in closed.items())
@@ -216,7 +220,7 @@ class _Files(Dataset[tuple[File, Tensor | None]]):
             name = content_hash(path)
             if name in self.known:
                 return File(path, name, None, size, modified), None
-            picture = open_rgb(path)
+            picture = open_picture(path)
             if picture.info.get("Software") == SHEET:
                 return File(path, None, None, size, modified), None
             return File(path, name, None, size, modified), self.prepare(picture)
@@ -225,14 +229,16 @@ class _Files(Dataset[tuple[File, Tensor | None]]):
 
 
 def content_hash(path: Path) -> str:
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 def reason(error: Exception) -> str:
-    """Why a file cannot be read, in a few words."""
-    if isinstance(error, UnreadablePicture):
-        return error.reason
+    """Why a file is no picture, in a few words."""
+    if isinstance(error, Image.DecompressionBombError):
+        return f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels"
+    if isinstance(error, Image.UnidentifiedImageError):
+        return "not a picture of a kind that can be read here"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split())[:200] or type(error).__name__
 

@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mjp.aladin.index.catalogue import Catalogue, File, enter, forget
-from mjp.aladin.model.aladin import Codes
+from mjp.aladin.model.codes import Codes
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 

@@ -1,4 +1,4 @@
-"""The alignment score: which patch answers which word, and how well.
+"""The alignment score: how well the patches of a picture match the words of a text.
 
     a_rj = cos(v_r, w_j)
     MrSw    S(i, c) = Σ_j max_r a_rj         best patch of every word, summed over words
@@ -6,20 +6,20 @@
     sym     the sum of both
     MrAVGw  MrSw divided by the number of words
 
-Padded words are left out before the matrix product, padded patches are −inf before the maximum: neither can count, and
-every real word and patch does. The product is taken in chunks of pictures; (B, C, R, L) never exists as a whole.
+Padded words are dropped before the matrix product, padded patches are −inf before the maximum: neither counts, and every
+real word and patch does. The product is computed in chunks of pictures; (B, C, R, L) never exists as a whole.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from mjp.aladin.model.config import Alignment
 from mjp.common.errors import InputError
 
-Mode = Literal["MrSw", "MwSr", "sym", "MrAVGw"]
-CHUNK = 2**23  # similarities held at once: 32 MB
+MAX_SIMILARITIES = 2**23  # held at once: 32 MB
 
 
 class Sentence(NamedTuple):
@@ -36,16 +36,16 @@ def align(
     words: Tensor,
     word_valid: Tensor,
     *,
-    mode: Mode = "MrSw",
+    mode: Alignment = "MrSw",
     unit: bool = False,
-    chunk: int = CHUNK,
+    chunk: int = MAX_SIMILARITIES,
 ) -> Tensor:
     """Scores (B, C) of pictures, patches (B, R, D), against captions, words (C, L, D); the masks say what is real.
 
-    `unit`: all tokens have length 1, and need not be brought to it, which would take as long as their product.
+    `unit`: all tokens have length 1 already; normalising them takes as long as their product.
     """
-    if mode not in get_args(Mode):
-        raise InputError(f"alignment {mode!r} is unknown: choose one of {', '.join(get_args(Mode))}")
+    if mode not in get_args(Alignment):
+        raise InputError(f"alignment {mode!r} is unknown: choose one of {', '.join(get_args(Alignment))}")
     sentence = _unpadded(words, word_valid)
     if not unit:
         patches, sentence = normalize(patches, dim=-1), sentence._replace(words=normalize(sentence.words, dim=-1))
@@ -64,16 +64,16 @@ def _unpadded(words: Tensor, valid: Tensor) -> Sentence:
 def _cosines(patches: Tensor, valid: Tensor, words: Tensor) -> Tensor:
     """(b, R, W), −inf at padded patches."""
     cosines = patches @ words.T
-    if valid.is_cpu and bool(valid.all()):  # nothing to fill: half of the time is saved
+    if valid.is_cpu and bool(valid.all()):  # nothing to fill, which halves the time
         return cosines
     return cosines.masked_fill(~valid.unsqueeze(-1), -torch.inf)
 
 
-def _scores(patches: Tensor, valid: Tensor, sentence: Sentence, mode: Mode) -> Tensor:
+def _scores(patches: Tensor, valid: Tensor, sentence: Sentence, mode: Alignment) -> Tensor:
     cosines = _cosines(patches, valid, sentence.words)  # (b, R, W)
     if mode == "MwSr":
         return _best_words(cosines, valid, sentence)
-    # (b, W). The same twice: amax is quicker, but of equals it would give each a part of the gradient
+    # (b, W). amax is quicker, but splits the gradient between equal values
     best = cosines.max(1).values if cosines.requires_grad else cosines.amax(1)
     total = best.new_zeros(len(best), len(sentence.lengths)).index_add(1, sentence.owner, best)  # (b, C)
     if mode == "MrAVGw":

@@ -1,7 +1,7 @@
 """Transformers over sets of tokens: the two encoders, and the matching head that turns a set into one vector.
 
-No positional encoding anywhere: a set of patches is the same in any order. Padding is masked. Neither side ever sees
-the other, so pictures and texts can be encoded, and kept, apart.
+None has a positional encoding: a set of patches is the same in any order. Padding is masked. Neither side ever sees the
+other, so pictures and texts can be encoded, and stored, separately.
 """
 
 import torch
@@ -15,7 +15,7 @@ def stack(width: int, *, layers: int, heads: int, hidden: int, dropout: float) -
     )
     # nested tensors would be a second way to compute the same thing, taken in eval mode only
     network = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
-    for parameter in network.parameters():  # torch copies the first layer: they would all begin with the same weights
+    for parameter in network.parameters():  # torch copies the first layer: all would start with the same weights
         if parameter.ndim > 1:
             nn.init.xavier_uniform_(parameter)
     return network
@@ -30,13 +30,13 @@ def attend(network: nn.Module, cls: Tensor, tokens: Tensor, valid: Tensor) -> tu
     return out[:, 0], out[:, 1:]
 
 
-class Encoder(nn.Module):
-    """Frozen or raw tokens of one modality (width `given`) into the tokens that are compared (width `width`)."""
+class TokenEncoder(nn.Module):
+    """Tokens of one modality (`input_width`) into the tokens that are compared (`width`)."""
 
-    def __init__(self, given: int, width: int, *, layers: int, heads: int, dropout: float) -> None:
+    def __init__(self, input_width: int, width: int, *, layers: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.enter = nn.Sequential(nn.LayerNorm(given), nn.Linear(given, width), nn.Dropout(dropout))
-        self.cls = nn.Parameter(torch.randn(width) * 0.02)  # tells the class token from the others
+        self.enter = nn.Sequential(nn.LayerNorm(input_width), nn.Linear(input_width, width), nn.Dropout(dropout))
+        self.cls = nn.Parameter(torch.randn(width) * 0.02)  # distinguishes the class token from the others
         self.layers = stack(width, layers=layers, heads=heads, hidden=2 * width, dropout=dropout)
 
     def forward(self, cls: Tensor, tokens: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,7 @@
 """Words into pieces: byte-pair encoding, trained on captions, saved as JSON.
 
-Common words are one piece; a word never seen falls back to shorter pieces and at last to letters, so no query that has
-one of the captions' letters or a digit in it is empty. A piece that begins a word carries the mark ▁. Given words are
-one piece each.
+Common words are one piece; a new word falls back to shorter pieces and finally to letters, so a query with a digit or a
+letter of the captions is never empty. A piece that starts a word carries the mark ▁. Words passed in stay whole.
 """
 
 import heapq
@@ -13,10 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 
 from mjp.common.errors import InputError
-from mjp.common.files import write_atomically
 
 PADDING, UNKNOWN = "[pad]", "[unk]"
 START = "▁"
@@ -26,20 +23,22 @@ Pair = tuple[str, str]
 
 def words_of(text: str) -> list[str]:
     """Lower-case words, letters and digits only; refuses a text that has none."""
-    found = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).lower())
-    if not found:
-        raise InputError(f"the query {text!r} has no word in it: write at least one letter or digit")
-    return found
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).lower())
+    if not words:
+        raise InputError(f"the query {text!r} contains no word: write at least one letter or digit")
+    return words
 
 
 class Tokenizer:
-    """text → numbers of pieces; number 0 is padding, 1 a character that training never saw."""
+    """text → numbers of pieces; 0 is padding, 1 a character that did not occur in training."""
 
     def __init__(self, alphabet: list[str], merges: list[Pair], words: Iterable[str] = ()) -> None:
-        self.alphabet, self.merges, self.words = alphabet, merges, frozenset(words)
+        self.alphabet = alphabet
+        self.merges = merges
+        self.words = frozenset(words)
         joined = ["".join(pair) for pair in merges]
-        known = {*alphabet, *joined}
-        whole = [START + word for word in sorted(self.words) if START + word not in known]
+        learned = {*alphabet, *joined}
+        whole = [START + word for word in sorted(self.words) if START + word not in learned]
         self.pieces = [PADDING, UNKNOWN, *alphabet, *joined, *whole]
         self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
@@ -65,26 +64,24 @@ class Tokenizer:
         return tuple(symbols)
 
     def to_json(self) -> str:
-        facts = {"alphabet": self.alphabet, "merges": self.merges, "words": sorted(self.words)}
-        return json.dumps(facts, ensure_ascii=False)
-
-    def save(self, path: Path) -> None:
-        write_atomically(path, lambda temporary: temporary.write_text(self.to_json() + "\n", encoding="utf-8"))
+        content = {"alphabet": self.alphabet, "merges": self.merges, "words": sorted(self.words)}
+        return json.dumps(content, ensure_ascii=False)
 
     @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
-        try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            merges = [(left, right) for left, right in facts["merges"]]
-            return cls(list(facts["alphabet"]), merges, facts["words"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is missing or not a tokenizer of mjp aladin: {error}") from error
+    def from_json(cls, text: str) -> "Tokenizer":
+        """The inverse of `to_json`; ValueError, KeyError or TypeError for any other text."""
+        content = json.loads(text)
+        merges = [(left, right) for left, right in content["merges"]]
+        pieces = [*content["alphabet"], *content["words"], *(part for pair in merges for part in pair)]
+        if not all(isinstance(piece, str) and piece for piece in pieces):
+            raise ValueError("a piece must be a text")
+        return cls(list(content["alphabet"]), merges, content["words"])
 
 
 def train_tokenizer(texts: Iterable[str], size: int, words: Iterable[str] = ()) -> Tokenizer:
-    """Join the most frequent pair of neighbours again and again, up to `size` pieces or until no pair occurs twice.
+    """Join the most frequent pair of neighbours repeatedly, up to `size` pieces or until no pair occurs twice.
 
-    `words` come on top of these.
+    `words` are added on top.
     """
     counts = Counter(word for text in texts for word in words_of(text))
     letters = set(LETTERS).union(*counts)
@@ -115,7 +112,7 @@ def train_tokenizer(texts: Iterable[str], size: int, words: Iterable[str] = ()) 
 
 
 def _count(symbols: list[str], word: str, times: int, total: Counter[Pair], where: dict[Pair, set[str]]) -> set[Pair]:
-    """Enter a word's pairs `times` times, or with a negative number take them back; the pairs."""
+    """Count a word's pairs `times` times (negative: take them back); the pairs."""
     pairs = list(pairwise(symbols))
     for pair in pairs:
         total[pair] += times

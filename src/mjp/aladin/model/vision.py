@@ -1,25 +1,25 @@
-"""Frozen vision backbones, and how a picture file becomes what they want.
+"""Frozen vision backbones, and how a picture becomes their input."""
 
-`lite0` is EfficientNet-Lite0 from its PyPI package; anything else is found as `mjp eval` finds models: the folder of an
-MJP model or of a training run, timm:NAME, or a hub repository.
-"""
-
+import warnings
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from mjp.aladin.model.lite0 import MEAN, STD, lite0
 from mjp.aladin.model.tokens import Tokens, vision_tokens
 from mjp.common.errors import InputError
 from mjp.common.fingerprint import fingerprint
 from mjp.common.seeds import derive_seed
-from mjp.common.validate import whole
 from mjp.method.plan import Plan
-from mjp.pictures.crop import resized
-from mjp.pictures.tensors import normalise
+from mjp.pictures.decode import as_seen
+
+UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # what PIL raises over broken files
+MIN_AREA = 0.6  # smallest share of the picture that a random view shows
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Vision:
 
     @torch.no_grad()
     def tokens(self, images: Tensor, plan: Plan | None = None) -> Tokens:
-        """Tokens of (B, 3, H, W) images that `prepare` made. No text is involved."""
+        """Tokens of (B, 3, H, W) images from `prepare`."""
         device = next(self.model.parameters()).device
         return vision_tokens(self.model, images.to(device), plan)
 
@@ -48,12 +48,15 @@ class Vision:
 
         View 1 is its mirror image; further views are random crops of 60–100 % of the area, mirrored or not.
         """
+        height, width = self.size
         box, mirrored = crop(picture.size, view, seed)
-        image = resized(picture, self.size, box)
-        return normalise(image.flip(-1) if mirrored else image, self.mean, self.std)
+        pixels = picture.convert("RGB").resize((width, height), Image.Resampling.BICUBIC, box=box)
+        image = torch.from_numpy(np.array(pixels)).permute(2, 0, 1).float() / 255
+        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
+        return ((image.flip(-1) if mirrored else image) - mean) / std
 
-    def facts(self) -> dict[str, Any]:
-        """What tells its features from those of another backbone."""
+    def identity(self) -> dict[str, Any]:
+        """What distinguishes its features from those of another backbone."""
         return {"weights": fingerprint(self.model.state_dict()), "size": self.size, "mean": self.mean, "std": self.std}
 
 
@@ -64,22 +67,37 @@ def crop(size: tuple[int, int], view: int, seed: int) -> tuple[tuple[float, floa
         return (0, 0, width, height), view == 1
     generator = torch.Generator().manual_seed(derive_seed(seed, view))
     area, x, y, coin = torch.rand(4, generator=generator).tolist()
-    share = (0.6 + 0.4 * area) ** 0.5
+    share = (MIN_AREA + (1 - MIN_AREA) * area) ** 0.5
     left, top = x * (1 - share) * width, y * (1 - share) * height
     return (left, top, left + share * width, top + share * height), coin < 0.5
 
 
-def find_backbone(name: str, size: int | None = None) -> Vision:
-    """The backbone of that name, for inputs of `size` pixels (its own size without one)."""
-    if size is not None:
-        whole("image_size", size, least=32)
-    if name == "lite0":
-        side = size or 224
-        return Vision(name, lite0(), (side, side), MEAN, STD)
-    from mjp.models import find_model
+def open_picture(path: Path) -> Image.Image:
+    """A picture as it is meant to be seen: turned by its EXIF mark, transparent parts on black, 8 bits deep."""
+    if path.exists() and not path.is_file():
+        raise InputError("not a regular file")  # reading a pipe would never end
+    if path.suffix.lower() == ".heic":
+        _learn_heic()
+    with warnings.catch_warnings():  # a large picture is fine, only a huge one is an error
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        file = Image.open(path)
+    with file:
+        return as_seen(file)
 
-    subject = find_model(name)
-    if size is not None and (size, size) != tuple(subject.size) and hasattr(subject.model.model, "patch_embed"):
-        raise InputError(f"{name} takes pictures of {subject.size}: leave the image size unset")
-    chosen = subject.size if size is None else (size, size)
-    return Vision(name, subject.model.eval(), chosen, subject.mean, subject.std)
+
+def first_readable(paths: list[Path]) -> Image.Image | None:
+    """The picture at the first path that can be read; None if there is none any more."""
+    for path in paths:
+        try:
+            return open_picture(path)
+        except Exception:  # decoders raise all kinds of things over files that have changed
+            continue
+    return None
+
+
+def _learn_heic() -> None:
+    """Have Pillow read what many phones write, which takes a package that not everybody needs."""
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError as error:
+        raise InputError("a HEIC picture: pip install pillow-heif makes it readable") from error

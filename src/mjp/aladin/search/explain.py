@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mjp.aladin.index.store import Index
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.tokenizer import words_of
 from mjp.aladin.model.tokens import Tokens
 from mjp.pictures.decode import first_readable

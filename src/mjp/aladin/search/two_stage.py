@@ -16,7 +16,8 @@ from torch import Tensor
 from mjp.aladin.index.intake import Encoder, content_hash
 from mjp.aladin.index.neighbours import Engine, nearest
 from mjp.aladin.index.store import Index
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.text import NOT_KNOWN
 from mjp.common.errors import InputError
 from mjp.pictures.decode import open_rgb

@@ -6,11 +6,10 @@ from dataclasses import replace
 import torch
 
 from mjp.aladin.data.captions import Captioned, all_captions
-from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.text import MiniLM
-from mjp.aladin.model.tokenizer import train_tokenizer
-from mjp.aladin.model.vision import find_backbone
-from mjp.aladin.model.words import word_tokenizer, word_vectors
+from mjp.aladin.model.aladin import Aladin, load_text
+from mjp.aladin.model.backbones import find_backbone
+from mjp.aladin.model.text import TrainedTextEncoder
+from mjp.aladin.model.text_encoders import text_encoder_module
 from mjp.aladin.training.config import AladinTraining
 
 
@@ -23,18 +22,14 @@ def learning_rate(config: AladinTraining, epoch: float) -> float:
 
 
 def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
-    """A model of the configured shape, with a tokenizer trained on the captions."""
-    vision = find_backbone(config.model.backbone, config.model.image_size)
-    texts, shape = all_captions(data), config.model
-    tokenizer, source = None, None if shape.text == "pieces" else MiniLM()
-    if source is None:
-        tokenizer = train_tokenizer(texts, shape.vocabulary)
-    elif shape.text == "words":
-        tokenizer = word_tokenizer(texts, shape.vocabulary, source)
-    frozen = source.weights if source is not None and shape.text == "minilm" else None
-    model = Aladin(shape, vision.facts(), vision.width, tokenizer, minilm_weights=frozen)
-    if source is not None and model.pieces is not None and tokenizer is not None:
-        model.pieces.table.weight.data = word_vectors(tokenizer, source, shape.word_width)
+    """A model of the configured shape, with a text encoder made for the captions."""
+    shape = config.model
+    vision = find_backbone(shape.backbone, shape.image_size)
+    text = text_encoder_module(shape.text).create(shape, all_captions(data))
+    if isinstance(text, TrainedTextEncoder):
+        model = Aladin(shape, vision.identity(), vision.width, text)
+    else:
+        model = Aladin(shape, vision.identity(), vision.width, text_weights=text.weights)
     _set_scale(model, config)
     return model
 
@@ -42,13 +37,14 @@ def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
 def student_of_teacher(config: AladinTraining) -> Aladin:
     """The teacher, frozen, with a new matching head of the configured shape."""
     teacher = Aladin.load(config.teacher)
-    own = config.model
-    shape = replace(teacher.config, match_layers=own.match_layers, match_shared=own.match_shared, dropout=own.dropout)
-    tokenizer = None if teacher.pieces is None else teacher.pieces.tokenizer
-    facts = teacher.vision_facts, teacher.vision_width
-    model = Aladin(shape, *facts, tokenizer, minilm_weights=teacher.minilm_weights)
-    kept = {name: value for name, value in teacher.state_dict().items() if not name.startswith("matching.")}
-    model.load_state_dict(kept, strict=False)
+    assert teacher.home is not None
+    head = {name: getattr(config.model, name) for name in ("match_layers", "match_shared", "dropout")}
+    shape = replace(teacher.config, **head)
+    text = load_text(shape, teacher.home)
+    vision = teacher.vision_identity, teacher.vision_width
+    model = Aladin(shape, *vision, text, text_weights=teacher.text_weights)
+    encoders = {name: value for name, value in teacher.state_dict().items() if not name.startswith("matching.")}
+    model.load_state_dict(encoders, strict=False)
     model.home = teacher.home
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith("matching."))

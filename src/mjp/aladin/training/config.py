@@ -1,4 +1,4 @@
-"""What defines an ALADIN model and its training. No torch in here: the command line prints its help from this file."""
+"""What defines a training run of ALADIN. No torch in here: the command line prints its help from this file."""
 
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -7,54 +7,11 @@ from typing import Any, Literal
 import tyro
 import yaml
 
+from mjp.aladin.model.config import AladinConfig
 from mjp.common.errors import InputError
 from mjp.common.runs.recipe import FREE_TO_CHANGE as RUN_FREE_TO_CHANGE
 from mjp.common.runs.recipe import load_recipe, plain_value, value_of
 from mjp.common.validate import number, whole
-
-
-@dataclass(kw_only=True, frozen=True)
-class AladinConfig:
-    """The model: what is trained around a frozen vision backbone."""
-
-    backbone: str = "lite0"
-    """lite0 (from its PyPI package), a folder of an MJP model, timm:NAME, or a hub repository. It stays frozen."""
-    image_size: int | None = None
-    """Side of the input in pixels; without it the backbone's own."""
-    text: Literal["words", "pieces", "minilm"] = "pieces"
-    """Where words come from: a table of words that begins at what MiniLM (mjp[minilm]) says about them, a table of
-    pieces that begins anywhere, or MiniLM itself, frozen, which is then needed for every query."""
-    vocabulary: int = 4096
-    """Number of pieces that the captions give; the words of a table come on top."""
-    word_width: int = 128
-    """Width of the table of words."""
-    width: int = 192
-    """Width of tokens and vectors."""
-    layers: int = 2
-    """Transformer layers of each encoder."""
-    heads: int = 4
-    """Attention heads everywhere."""
-    align_width: int = 128
-    """Width in which patches and words are compared."""
-    alignment: Literal["MrSw", "MwSr", "sym", "MrAVGw"] = "MrSw"
-    """The alignment score, in training and in use."""
-    match_layers: int = 2
-    """Transformer layers of the matching head."""
-    match_shared: bool = True
-    """One matching head for pictures and texts."""
-    dropout: float = 0.1
-    """Dropout of encoders and matching head."""
-    word_drop: float = 0.1
-    """Share of pieces that training hides from the text encoder."""
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary", "word_width", "width", "layers", "heads", "align_width", "match_layers"):
-            whole(name, getattr(self, name), least=1)
-        for name in ("dropout", "word_drop"):
-            number(name, getattr(self, name), least=0, most=1)
-        if self.width % self.heads:
-            raise InputError(f"width {self.width} must be a multiple of heads {self.heads}")
-
 
 # the smallest values of a run's numbers
 LEAST_WHOLE = {

