@@ -1,7 +1,7 @@
-"""The catalogue of an index: which picture lies in which row of which chunk, and what every file was found to be.
+"""The catalogue of an index: which picture is in which row of which chunk, and the state of every file.
 
-One SQLite file. Whatever is done to an index counts when its transaction ends here, and not before: a kill leaves the
-index as it was. Paths are kept as the bytes that the file system has, which need not be text.
+One SQLite file. A change to the index takes effect when its transaction here commits, and not before: a kill leaves the
+index as it was. Paths are stored as the bytes of the file system, which need not be valid text.
 """
 
 import os
@@ -9,9 +9,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mjp.common.errors import InputError
+from mjp.common.terminal import printable
 
 SCHEMA = """
 CREATE TABLE chunks (number INTEGER PRIMARY KEY AUTOINCREMENT, count INTEGER NOT NULL);
@@ -20,13 +21,16 @@ CREATE UNIQUE INDEX places ON pictures (chunk, row);
 CREATE TABLE files (path BLOB PRIMARY KEY, id TEXT, problem TEXT, bytes INTEGER NOT NULL, modified INTEGER NOT NULL);
 CREATE INDEX owners ON files (id);
 """
+TEXT_OR_NULL = (str, type(None))
+FILE_TYPES = (bytes, TEXT_OR_NULL, TEXT_OR_NULL, int, int)
+PLACE_TYPES = (str, int, int)
 
 
 class File(NamedTuple):
-    """A file as it was when it was looked at: a picture, why it could not be read, or neither: to be passed over."""
+    """A file when it was last read: a picture (id), an unreadable file (problem), or a contact sheet (neither)."""
 
     path: Path
-    id: str | None  # hash of the content; of a file that cannot be read any more, of the content that it had
+    id: str | None  # hash of the content; of an unreadable file, of the content that it had before
     problem: str | None
     bytes: int
     modified: int  # nanoseconds
@@ -41,7 +45,7 @@ class Place(NamedTuple):
 
 
 class Catalogue:
-    """Questions to the SQLite file; every one opens it anew, so that threads need not share a connection."""
+    """Queries to the SQLite file. Each opens its own connection, so threads need not share one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,29 +57,37 @@ class Catalogue:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All that happens inside, or nothing of it."""
+        """All that happens inside, or none of it."""
         try:
             with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
-                db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten, not just forgotten
+                db.execute("PRAGMA secure_delete = ON")  # deleted content is overwritten, not just unlinked
                 db.execute("BEGIN IMMEDIATE")
                 yield db
         except sqlite3.DatabaseError as error:
-            raise InputError(f"{self.path} cannot be used ({error}); if damaged, index the pictures anew") from error
+            raise self._unusable(error) from error
 
-    def ask(self, question: str, *values: object) -> list[tuple[object, ...]]:
+    def ask(self, question: str, *values: object, types: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The rows of an answer, whose columns must have these types: SQLite stores anything anywhere."""
         try:
             with closing(sqlite3.connect(self.path.resolve().as_uri() + "?mode=ro", uri=True, timeout=30)) as db:
-                return db.execute(question, values).fetchall()
+                rows = db.execute(question, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise InputError(f"{self.path} is missing or damaged ({error}): index the pictures anew") from error
+            raise self._unusable(error) from error
+        for row in rows:
+            if not all(map(isinstance, row, types)):
+                raise InputError(f"{self.path} is damaged (a row has the wrong type): index the pictures again")
+        return rows
 
     def chunks(self) -> list[tuple[int, int]]:
         """(number, rows) of every chunk."""
-        return [(int(str(n)), int(str(c))) for n, c in self.ask("SELECT number, count FROM chunks ORDER BY number")]
+        chunks = self.ask("SELECT number, count FROM chunks ORDER BY number", types=(int, int))
+        if any(number < 1 or count < 1 for number, count in chunks):
+            raise InputError(f"{self.path} is damaged (a chunk without rows): index the pictures again")
+        return [(number, count) for number, count in chunks]
 
     def files(self, where: str = "1", *values: object) -> list[File]:
-        rows = self.ask(f"SELECT path, id, problem, bytes, modified FROM files WHERE {where} ORDER BY path", *values)
-        return [File(path_of(path), *rest) for path, *rest in rows]  # type: ignore[arg-type]
+        question = f"SELECT path, id, problem, bytes, modified FROM files WHERE {where} ORDER BY path"
+        return [File(path_of(path), *rest) for path, *rest in self.ask(question, *values, types=FILE_TYPES)]
 
     def below(self, folder: Path) -> list[File]:
         """The files under a folder, or the file of that path."""
@@ -84,21 +96,34 @@ class Catalogue:
     def paths(self, picture: str) -> list[Path]:
         return [file.path for file in self.files("id = ?", picture)]
 
+    def lost(self) -> list[File]:
+        """Files whose picture has no codes, because the chunk was damaged and removed."""
+        return self.files("id IS NOT NULL AND id NOT IN (SELECT id FROM pictures)")
+
     def place(self, picture: str) -> Place | None:
-        found = self.ask("SELECT id, chunk, row FROM pictures WHERE id = ?", picture)
-        return Place(*found[0]) if found else None  # type: ignore[arg-type]
+        places = self.ask("SELECT id, chunk, row FROM pictures WHERE id = ?", picture, types=PLACE_TYPES)
+        return Place(*places[0]) if places else None
 
     def at(self, chunk: int, row: int) -> str | None:
         """The picture in that row."""
-        found = self.ask("SELECT id FROM pictures WHERE chunk = ? AND row = ?", chunk, row)
-        return str(found[0][0]) if found else None
+        rows = self.ask("SELECT id FROM pictures WHERE chunk = ? AND row = ?", chunk, row, types=(str,))
+        return rows[0][0] if rows else None
 
-    def known(self) -> set[str]:
-        return {str(name) for (name,) in self.ask("SELECT id FROM pictures")}
+    def places(self) -> list[Place]:
+        """Every picture, in the order of the chunks and their rows."""
+        question = "SELECT id, chunk, row FROM pictures ORDER BY chunk, row"
+        return [Place(*row) for row in self.ask(question, types=PLACE_TYPES)]
+
+    def ids(self) -> set[str]:
+        return {name for (name,) in self.ask("SELECT id FROM pictures", types=(str,))}
+
+    def _unusable(self, error: sqlite3.DatabaseError) -> InputError:
+        reason = printable(error)[:80]  # SQLite quotes what it cannot decode
+        return InputError(f"{self.path} is missing, locked or damaged ({reason}); if damaged, index the pictures again")
 
 
 def enter(db: sqlite3.Connection, files: Iterable[File]) -> None:
-    """Write down what files are; what was said about the same paths before is replaced."""
+    """Record the state of files; earlier records of the same paths are replaced."""
     rows = [(os.fsencode(file.path), *file[1:]) for file in files]
     db.executemany("INSERT OR REPLACE INTO files (path, id, problem, bytes, modified) VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -107,8 +132,8 @@ def forget(db: sqlite3.Connection, paths: Iterable[Path]) -> None:
     db.executemany("DELETE FROM files WHERE path = ?", [(os.fsencode(path),) for path in paths])
 
 
-def path_of(stored: object) -> Path:
-    return Path(os.fsdecode(stored))  # type: ignore[arg-type]
+def path_of(stored: bytes) -> Path:
+    return Path(os.fsdecode(stored))
 
 
 def _prefix(folder: Path) -> tuple[bytes, int, bytes]:

@@ -4,9 +4,8 @@ exact   every vector is compared, chunk by chunk, straight from the memory map
 ivf     faiss, inverted lists: √N·4 clusters, of which an eighth is searched, and more for a large k
 hnsw    faiss, a graph of neighbours
 
-An approximate search can end before it has met k vectors: then it is done again, exactly. A faiss structure is built
-once and kept in the index; when the index changes it is built again. In a folder that cannot be written it is kept in
-memory.
+An approximate search may return fewer than k vectors: it is then repeated exactly. A faiss structure is built once and
+stored in the index; when the index changes it is built again. If the folder cannot be written it stays in memory.
 """
 
 import sys
@@ -21,7 +20,7 @@ from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 
 Engine = Literal["exact", "ivf", "hnsw"]
-_unwritten: dict[Path, Any] = {}  # the last structure that could not be kept, by the file it would be in
+_unwritten: dict[Path, Any] = {}  # the last structure that could not be written, by the path it would have
 
 
 class Neighbours(NamedTuple):
@@ -34,20 +33,21 @@ class Neighbours(NamedTuple):
 def nearest(index: Index, vector: Tensor, k: int, engine: Engine = "exact") -> Neighbours:
     """The k pictures whose vectors are nearest to `vector` (D,); all of them if there are fewer."""
     if not len(index):
-        raise InputError(f"{index.folder} holds no picture: mjp aladin index adds some")
-    k, query = min(k, len(index)), vector.float().cpu()
-    found = None if engine == "exact" else _faiss(index, query, k, engine)
-    return _ordered(*(found or _exact(index, query, k)))
+        raise InputError(f"{index.folder} contains no pictures: mjp aladin index adds some")
+    k = min(k, len(index))
+    query = vector.float().cpu()
+    approximate = None if engine == "exact" else _faiss(index, query, k, engine)
+    return _ordered(*(approximate or _exact(index, query, k)))
 
 
 def _exact(index: Index, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
     scores = torch.cat([chunk.vector @ query for chunk in index.chunks])
-    found = scores.topk(k)
-    return found.values, found.indices
+    best = scores.topk(k)
+    return best.values, best.indices
 
 
 def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor] | None:
-    """None if faiss finds fewer than k."""
+    """None if faiss returns fewer than k."""
     faiss = _library(engine)
     structure = _structure(faiss, index, engine)
     effort = _effort(faiss, structure, k, len(index), engine)
@@ -59,12 +59,12 @@ def _library(engine: Engine) -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise InputError(f"--engine {engine} needs faiss: pip install 'mjp[faiss]', or leave the option out") from error
+        raise InputError(f"--engine {engine} needs faiss: pip install 'mjp[faiss]', or omit the option") from error
     return faiss
 
 
 def _effort(faiss: Any, structure: Any, k: int, count: int, engine: Engine) -> Any:
-    """How far faiss looks: well beyond k, or it ends in silence before it has met so many."""
+    """How far faiss looks: well beyond k, or it silently returns fewer."""
     if engine == "hnsw":
         return faiss.SearchParametersHNSW(efSearch=max(64, 2 * k))
     lists = structure.nlist
@@ -72,16 +72,16 @@ def _effort(faiss: Any, structure: Any, k: int, count: int, engine: Engine) -> A
 
 
 def _structure(faiss: Any, index: Index, engine: Engine) -> Any:
-    """The faiss index, from its file if that is up to date; without a file if none can be written."""
+    """The faiss index, from its file if that is up to date."""
     path = index.folder / f"{engine}-{index.stamp}.faiss"
-    if (kept := _unwritten.get(path)) is not None:
-        return kept
+    if path in _unwritten:
+        return _unwritten[path]
     if not path.is_file():
         built = _build(faiss, index, engine)
         try:
             write_atomically(path, lambda temporary: faiss.write_index(built, str(temporary)))
         except OSError as error:
-            print(f"what {engine} has built is not kept for the next time ({error})", file=sys.stderr)
+            print(f"the {engine} index cannot be stored and will be built again next time ({error})", file=sys.stderr)
             _unwritten.clear()
             return _unwritten.setdefault(path, built)
     return _read(faiss, path)
@@ -89,11 +89,11 @@ def _structure(faiss: Any, index: Index, engine: Engine) -> Any:
 
 def _build(faiss: Any, index: Index, engine: Engine) -> Any:
     count, width = len(index), index.chunks[0].vector.shape[1]
-    lists = max(1, min(round(4 * count**0.5), count // 39))  # faiss wants 39 vectors per cluster to learn from
-    kinds = {"ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}
-    built = faiss.index_factory(width, kinds[engine], faiss.METRIC_INNER_PRODUCT)
+    lists = max(1, min(round(4 * count**0.5), count // 39))  # faiss wants 39 vectors per cluster for training
+    factories = {"ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}
+    built = faiss.index_factory(width, factories[engine], faiss.METRIC_INNER_PRODUCT)
     if engine == "ivf":
-        built.cp.min_points_per_centroid = 1  # or faiss warns of a handful of pictures, on a stream of its own
+        built.cp.min_points_per_centroid = 1  # otherwise faiss warns about small indexes on its own stream
         built.train(torch.cat([chunk.vector for chunk in index.chunks]).numpy())
     for chunk in index.chunks:
         built.add(chunk.vector.numpy())
@@ -104,11 +104,11 @@ def _read(faiss: Any, path: Path) -> Any:
     try:
         return faiss.read_index(str(path))
     except RuntimeError as error:
-        raise InputError(f"{path} is damaged: remove it, it will be built again") from error
+        raise InputError(f"{path} is damaged: delete it, it will be built again") from error
 
 
 def _ordered(scores: Tensor, rows: Tensor) -> Neighbours:
-    """The best first; of equals the one that was indexed first."""
+    """The best first; of equal scores the one that was indexed first."""
     rows, order = rows.sort()
     scores = scores[order]
     best = scores.argsort(descending=True, stable=True)

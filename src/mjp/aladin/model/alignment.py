@@ -6,8 +6,8 @@
     sym     the sum of both
     MrAVGw  MrSw divided by the number of words
 
-Padded words are dropped before the matrix product, padded patches are −inf before the maximum: neither counts, and every
-real word and patch does. The product is computed in chunks of pictures; (B, C, R, L) never exists as a whole.
+Padded words are dropped before the matrix product, padded patches are −inf before the maximum: neither counts,
+and every real word and patch does. The product is computed in chunks of pictures; (B, C, R, L) never exists as a whole.
 """
 
 from typing import NamedTuple, get_args

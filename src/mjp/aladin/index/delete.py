@@ -1,0 +1,29 @@
+"""Take pictures out of an index by what a person typed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mjp.aladin.index.store import Index
+from mjp.common.errors import InputError
+
+
+def delete_pictures(index: Index, names: Sequence[str]) -> int:
+    """Remove pictures by path, by folder or by id, all of them or none; how many were removed."""
+    if not names or not all(names):  # "" would be the present folder, and all that is below it
+        raise InputError("name at least one picture, folder or id to remove, and none of them empty")
+    paths, ids = list[Path](), list[str]()
+    for name in names:
+        below = [file.path for file in index.catalogue.below(_absolute(name))]
+        if not below and index.row(name) is None:
+            raise InputError(f"{name} is neither a path nor an id in {index.folder}: nothing was removed")
+        paths += below
+        ids += [] if below else [name]
+    before = len(index)
+    index.delete(paths, ids)
+    return before - len(index)
+
+
+def _absolute(name: str) -> Path:
+    """As indexing stored it: the folder resolved, the last link not followed. The file need not exist any more."""
+    path = Path(name).expanduser()
+    return path.resolve() if path.is_dir() else path.parent.resolve() / path.name

@@ -1,0 +1,34 @@
+"""Matches as text and as JSON."""
+
+from typing import Any
+
+from mjp.aladin.search.explain import Word
+from mjp.aladin.search.two_stage import Match
+from mjp.common.terminal import printable
+
+
+def match_table(matches: list[Match], words: dict[str, list[Word]]) -> str:
+    """One line per match, and below it the best patch of each word, if that was explained."""
+    lines = [f"{'':>4}  {'cosine':>7}  {'rank':>5}  {'alignment':>9}  file"]
+    for place, match in enumerate(matches, 1):
+        score = "–" if match.alignment is None else f"{match.alignment:.3f}"
+        path = printable(match.paths[0]) if match.paths else match.id
+        more = f"  (and {len(match.paths) - 1} more)" if len(match.paths) > 1 else ""
+        lines.append(f"{place:>4}  {match.cosine:>7.3f}  {match.rank:>5}  {score:>9}  {path}{more}")
+        if match.id in words:
+            patches = [f"{w.text} {w.score:.2f} @ {'hidden' if w.hidden else w.patch}" for w in words[match.id]]
+            lines.append(" " * 34 + ", ".join(patches))
+    return "\n".join(lines)
+
+
+def match_entries(matches: list[Match], words: dict[str, list[Word]]) -> list[dict[str, Any]]:
+    entries = []
+    for match in matches:
+        entry = {**match._asdict(), "paths": [printable(path) for path in match.paths]}
+        if match.id in words:
+            entry["words"] = [
+                {"word": word.text, "score": word.score, "patch": None if word.hidden else word.patch}
+                for word in words[match.id]
+            ]
+        entries.append(entry)
+    return entries
