@@ -9,7 +9,8 @@ from PIL import Image
 
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.data.captions import load_captions
-from mjp.aladin.index.intake import Intake, index_pictures
+from mjp.aladin.index.intake import index_pictures
+from mjp.aladin.index.report import IndexReport
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.training.build import fresh_model
@@ -48,5 +49,6 @@ def declared_png(width: int, height: int) -> bytes:
 
 def take_in(
     pictures: Path, out: Path, model: Aladin, *, mask_ratio: float = 0.0, prune: bool = False
-) -> tuple[Index, Intake]:
-    return index_pictures(pictures, out, model, "model", mask_ratio=mask_ratio, prune=prune, workers=0)
+) -> tuple[Index, IndexReport]:
+    report = index_pictures(pictures, out, model=model, mask_ratio=mask_ratio, prune=prune, workers=0, device="cpu")
+    return report.index, report

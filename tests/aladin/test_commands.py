@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from aladin.gallery import make_gallery
-from mjp.aladin.index.intake import content_hash
+from mjp.aladin.index.scan import content_hash
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.search.sheet import GAP, SIDE
@@ -47,7 +47,7 @@ def test_from_a_folder_to_a_sheet(home: Path, capsys: pytest.CaptureFixture[str]
     assert main(["aladin", "stats", "index", "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)
     assert stats["pictures"] == stats["files"] == 4
-    assert stats["model"] == Index(home / "index").facts.model
+    assert stats["model"] == Index(home / "index").config.model
     assert stats["bytes"] > 1000
     assert list(stats["unreadable"].values()) == ["the file is empty"]
 
@@ -63,7 +63,7 @@ def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index()
-    monkeypatch.setattr("mjp.aladin.search.sheet.MOST", 3)
+    monkeypatch.setattr("mjp.aladin.search.run.MAX_PICTURES", 3)
     for k in ("3", "4"):
         capsys.readouterr()
         assert main(["aladin", "search", "index", "sky", "-k", k]) == 0
@@ -84,7 +84,7 @@ def test_sheets_among_the_pictures_are_passed_over(home: Path, capsys: pytest.Ca
         shown = capsys.readouterr().out
         assert "0 pictures encoded" in shown
         assert "4 files unchanged" in shown
-        assert "1 contact sheets of mjp aladin search passed over" in shown
+        assert "1 contact sheets of mjp aladin search skipped" in shown
         assert "cannot be read" not in shown
     assert main(["aladin", "stats", "index", "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)
@@ -103,7 +103,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
     shutil.rmtree(home / "pictures")  # an entry can be deleted when its file has gone
     assert main(["aladin", "delete", "index", "pictures/b"]) == 0
     assert len(Index(home / "index")) == 0
-    assert "2 pictures taken out, 0 left" in capsys.readouterr().out
+    assert "2 pictures removed, 0 left" in capsys.readouterr().out
     assert main(["aladin", "stats", "index"]) == 0
     assert "per picture" not in capsys.readouterr().out  # there is none
 
@@ -111,21 +111,21 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["search", "index", "?!"], "has no word in it"),
-        (["search", "index"], "a query in words, or a picture"),
-        (["search", "index", "dog", "--picture", "pictures/a/01.png"], "and not both"),
+        (["search", "index", "?!"], "contains no word"),
+        (["search", "index"], "a query in words or a picture"),
+        (["search", "index", "dog", "--picture", "pictures/a/01.png"], "not both"),
         (["search", "index", "--picture", "pictures/a/01.png", "--explain"], "needs a query in words"),
         (["search", "index", "--picture", "nowhere.png"], "there is no picture nowhere.png"),
         (["search", "index", "dog", "-k", "0"], "at least 1"),
-        (["search", "nowhere", "dog"], "is no index"),
+        (["search", "nowhere", "dog"], "is not an index"),
         (["search", "index", "dog", "--model", "nowhere"], "there is no nowhere/config.json"),
         (["search", "index", "dog", "--model", "aladin-none"], "there is no"),
-        (["index", "pictures", "-o", "pictures", "--model", "model"], "is no index"),
+        (["index", "pictures", "-o", "pictures", "--model", "model"], "is not an index"),
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
-        (["serve", "index", "--port", "99999"], "choose another one"),
+        (["serve", "index", "--port", "99999"], "--port must be at most 65535, not 99999"),
         (["delete", "index"], "name at least one"),
-        (["delete", "index", ""], "and no empty one"),
-        (["stats", "pictures"], "is no index"),
+        (["delete", "index", ""], "none of them empty"),
+        (["stats", "pictures"], "is not an index"),
     ],
 )
 def test_mistakes_get_one_sentence(
@@ -170,7 +170,7 @@ def test_the_shipped_model_is_found_by_its_name_or_its_absence_is_said(
     assert "--model FOLDER" in capsys.readouterr().err
     shutil.copytree(home / "model", home / "models" / "aladin-flickr8k")
     assert main(["aladin", "index", "pictures", "-o", "index", "--workers", "0"]) == 0
-    assert Index(home / "index").facts.source == "aladin-flickr8k"
+    assert Index(home / "index").config.source == "aladin-flickr8k"
     assert main(["aladin", "search", "index", "sky"]) == 0
 
 

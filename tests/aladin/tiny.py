@@ -13,10 +13,10 @@ from PIL import Image
 from torch import Tensor
 
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.text import Words
-from mjp.aladin.model.tokenizer import train_tokenizer
-from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.model.config import AladinConfig
+from mjp.aladin.model.text import TrainedTextEncoder, Words
+from mjp.aladin.model.text_encoders import text_encoder_module
+from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.training.config import AladinTraining, config_from
 
 COLOURS = {
@@ -47,8 +47,9 @@ def words(batch: int = 3, length: int = 4, width: int = 16, seed: int = 1) -> Wo
 
 def tiny_model(**changes: Any) -> Aladin:
     config = AladinConfig(**{"width": 16, "heads": 2, "align_width": 8, "vocabulary": 120, "layers": 1, **changes})
-    tokenizer = train_tokenizer(["a red dog on the beach", "the green beach"] * 3, config.vocabulary)
-    return Aladin(config, {"weights": "none"}, WIDTH, tokenizer).eval()
+    text = text_encoder_module("pieces").create(config, ["a red dog on the beach", "the green beach"] * 3)
+    assert isinstance(text, TrainedTextEncoder)
+    return Aladin(config, {"weights": "none"}, WIDTH, text).eval()
 
 
 def backbone(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mjp.aladin.training.seeds import over_seeds
+from mjp.aladin.evaluate.seeds import over_seeds
 from mjp.common.errors import InputError
 from mjp.report.page import render
 from mjp.report.runs import collect

@@ -14,10 +14,12 @@ from torch import Tensor
 
 from aladin.tiny import backbone, captioned_pictures, noise
 from mjp.aladin.data.captions import Captioned, in_split, load_captions
-from mjp.aladin.data.features import PictureFeatures, TokenFile, fill, text_features, token_file
+from mjp.aladin.data.features import PictureFeatures, text_features
+from mjp.aladin.data.token_file import TokenFile, fill, token_file
+from mjp.aladin.model.backbones import find_backbone
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.model.vision import Vision, crop, find_backbone
+from mjp.aladin.model.vision import Vision, crop
 from mjp.common.errors import InputError
 from mjp.common.fingerprint import fingerprint
 from mjp.pictures.decode import open_rgb

@@ -13,7 +13,7 @@ from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.data.captions import in_split, load_captions
 from mjp.aladin.data.corpus import Corpus
 from mjp.aladin.evaluate.masking import _codes, gate, gate_sentences, mask_curve, vit_of
-from mjp.aladin.index.intake import Encoder
+from mjp.aladin.index.encode import PictureEncoder
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.training.build import fresh_model
 from mjp.cli.main import main
@@ -107,7 +107,7 @@ def test_the_jigsaws_are_those_of_indexing_by_law(home: Path) -> None:
     model = Aladin.load(home / "model")
     found = corpus(home, model)
     images = torch.stack([model.vision.prepare(open_rgb(item.path)) for item in found.items])
-    stored = Encoder(model, 1.0)(images, [f"{n:032x}" for n in range(len(images))])
+    stored = PictureEncoder(model, 1.0)(images, [f"{n:032x}" for n in range(len(images))])
     (codes,) = _codes(model, found, (1.0, True), derive_seed(0, 0))
     torch.testing.assert_close(codes.vector, stored.vector, rtol=0, atol=1e-5)
 

@@ -108,5 +108,5 @@ def test_a_split_that_nobody_judged_has_no_figure(tmp_path: Path) -> None:
 def test_a_malformed_judgement_is_refused_by_its_line(tmp_path: Path, line: str) -> None:
     for name, good in (("crowd.txt", "a.jpg\ta.jpg#0\t1"), ("experts.txt", "a.jpg\ta.jpg#0\t1\t2\t3")):
         (tmp_path / name).write_text(f"{good}\n{line}\n{good}\n")
-        with pytest.raises(InputError, match=rf"{name}, line 2: .* is no judgement"):
+        with pytest.raises(InputError, match=rf"{name}, line 2: .* is not a judgement"):
             read_judgements(tmp_path / name)

@@ -25,11 +25,11 @@ from mjp.aladin.evaluate.scorers import (
     score_matrices,
     two_stage_ranks,
 )
+from mjp.aladin.evaluate.seeds import over_seeds
 from mjp.aladin.evaluate.tables import scorer_table, seed_table
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.training.config import config_from, parse_arguments
 from mjp.aladin.training.engine import train
-from mjp.aladin.training.seeds import over_seeds
 from mjp.cli.main import main
 from mjp.common.errors import InputError
 from mjp.common.runs.recipe import load_recipe

@@ -11,11 +11,13 @@ from PIL import Image
 
 from aladin.gallery import declared_png, draw_picture, make_gallery, take_in
 from mjp.aladin.index import intake as module
-from mjp.aladin.index.intake import Encoder, content_hash, find_pictures, printable
+from mjp.aladin.index.encode import PictureEncoder
+from mjp.aladin.index.scan import content_hash, find_pictures
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.common.errors import InputError
+from mjp.common.terminal import printable
 
 
 @pytest.fixture
@@ -26,13 +28,13 @@ def pictures(tmp_path: Path) -> Path:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ids of what is encoded from now on."""
     seen: list[str] = []
-    encode = Encoder.__call__
+    encode = PictureEncoder.__call__
 
-    def count(self: Encoder, images: object, ids: list[str]) -> Codes:
+    def count(self: PictureEncoder, images: object, ids: list[str]) -> Codes:
         seen.extend(ids)
         return encode(self, images, ids)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Encoder, "__call__", count)
+    monkeypatch.setattr(PictureEncoder, "__call__", count)
     return seen
 
 
@@ -59,7 +61,7 @@ def test_only_what_is_new_or_changed_is_encoded(
 def test_the_same_picture_at_two_paths_is_stored_once(
     model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: int
 ) -> None:
-    monkeypatch.setattr(module, "COMMIT", commit)
+    monkeypatch.setattr(module, "COMMIT_PICTURES", commit)
     shutil.copy(pictures / "a" / "01.png", pictures / "b" / "99.png")
     index, intake = take_in(pictures, tmp_path / "index", model)
     assert (intake.added, intake.linked, len(index)) == (4, 1, 4)
@@ -70,7 +72,7 @@ def test_the_same_picture_at_two_paths_is_stored_once(
 def test_two_folders_can_share_an_index(model: Aladin, pictures: Path, tmp_path: Path) -> None:
     take_in(pictures, tmp_path / "index", model)
     index, intake = take_in(make_gallery(tmp_path / "other", 6), tmp_path / "index", model)
-    assert (intake.added, intake.linked, intake.gone, len(index)) == (2, 4, [], 6)
+    assert (intake.added, intake.linked, intake.missing, len(index)) == (2, 4, [], 6)
 
 
 def test_what_cannot_be_read_is_named_with_the_reason(model: Aladin, pictures: Path, tmp_path: Path) -> None:
@@ -89,7 +91,8 @@ def test_what_cannot_be_read_is_named_with_the_reason(model: Aladin, pictures: P
     assert "empty" in problems["empty.jpg"]
     assert "million pixels" in problems["huge.png"]
     assert "not a picture" in problems["text.png"]
-    assert problems["pipe.png"] == problems["nowhere.png"] == "not a regular file"
+    assert problems["pipe.png"] == "not a regular file"
+    assert problems["nowhere.png"] == "there is no such file"
     Image.new("RGB", (9, 9)).save(pictures / "empty.jpg")
     index, intake = take_in(pictures, tmp_path / "index", model)  # they are tried again
     assert (len(index), intake.added, len(intake.unreadable)) == (5, 1, 6)
@@ -97,7 +100,7 @@ def test_what_cannot_be_read_is_named_with_the_reason(model: Aladin, pictures: P
 
 def test_nothing_to_index_is_said(model: Aladin, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no picture"):
+    with pytest.raises(InputError, match="contains no picture"):
         take_in(tmp_path / "empty", tmp_path / "index", model)
     with pytest.raises(InputError, match="there is no folder"):
         take_in(tmp_path / "nowhere", tmp_path / "index", model)
@@ -112,7 +115,7 @@ def test_files_that_have_gone_leave_when_asked_to(model: Aladin, pictures: Path,
     take_in(pictures, tmp_path / "index", model)
     (pictures / "a" / "01.png").unlink()
     index, intake = take_in(pictures, tmp_path / "index", model)
-    assert (len(intake.gone), len(index)) == (1, 4)
+    assert (len(intake.missing), len(index)) == (1, 4)
     index, _ = take_in(pictures, tmp_path / "index", model, prune=True)
     assert len(index) == len(Index(tmp_path / "index")) == 3
 
@@ -138,17 +141,17 @@ def test_what_cannot_be_looked_into_is_named_and_not_taken_for_gone(
         close(pictures / "a", patch)
         index, intake = take_in(pictures, tmp_path / "index", model, prune=True)
     assert intake.closed == {(pictures / "a").resolve(): "Permission denied"}
-    assert [path.name for path in intake.gone] == ["00.png"]
+    assert [path.name for path in intake.missing] == ["00.png"]
     assert len(index) == 3
     _, intake = take_in(pictures, tmp_path / "index", model)
-    assert (intake.closed, intake.gone, intake.unchanged) == ({}, [], 3)
+    assert (intake.closed, intake.missing, intake.unchanged) == ({}, [], 3)
 
 
 def test_a_folder_that_cannot_be_looked_into_at_all(
     model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close(pictures, monkeypatch)
-    with pytest.raises(InputError, match="cannot be looked into: Permission denied"):
+    with pytest.raises(InputError, match="cannot be opened: Permission denied"):
         take_in(pictures, tmp_path / "index", model)
 
 

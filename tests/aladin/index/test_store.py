@@ -13,16 +13,18 @@ import torch
 import mjp.aladin.index.store as module
 from aladin.gallery import draw_picture, make_gallery, take_in
 from aladin.tiny import noise
-from mjp.aladin.index import intake
+from mjp.aladin.index import chunks, intake
 from mjp.aladin.index.catalogue import File
-from mjp.aladin.index.intake import Encoder, content_hash
-from mjp.aladin.index.store import Index, IndexFacts, open_index
+from mjp.aladin.index.config import IndexConfig
+from mjp.aladin.index.encode import PictureEncoder
+from mjp.aladin.index.scan import content_hash
+from mjp.aladin.index.store import Index, open_or_create
 from mjp.aladin.model.aladin import Aladin, Codes
 from mjp.common.errors import InputError
 from mjp.pictures.decode import open_rgb
 from processes import exit_code, start
 
-FACTS = IndexFacts("hash", "somewhere", 0.0, (2, 3))
+CONFIG = IndexConfig("hash", "somewhere", 0.0, (2, 3))
 
 
 def random_codes(count: int, seed: int = 0) -> Codes:
@@ -32,7 +34,7 @@ def random_codes(count: int, seed: int = 0) -> Codes:
 
 def filled(folder: Path, *counts: int) -> Index:
     """An index of chunks of random codes; pictures p0, p1, … at paths of the same names."""
-    index, first = open_index(folder, FACTS), 0
+    index, first = open_or_create(folder, CONFIG), 0
     for seed, count in enumerate(counts):
         names = [f"p{first + n}" for n in range(count)]
         index.add(names, random_codes(count, 10 * seed), [File(Path("/", n), n, None, 1, 1) for n in names])
@@ -79,15 +81,15 @@ def test_rows_come_in_the_order_in_which_they_are_asked_for(tmp_path: Path) -> N
 def test_another_model_or_ratio_is_refused(tmp_path: Path) -> None:
     filled(tmp_path, 2)
     with pytest.raises(InputError, match=r"another model \(hash, from somewhere; this one is other\)"):
-        open_index(tmp_path, IndexFacts("other", "", 0.0, (2, 3)))
+        open_or_create(tmp_path, IndexConfig("other", "", 0.0, (2, 3)))
     with pytest.raises(InputError, match=r"--mask-ratio 0, not 0.5"):
-        open_index(tmp_path, IndexFacts("hash", "", 0.5, (2, 3)))
+        open_or_create(tmp_path, IndexConfig("hash", "", 0.5, (2, 3)))
 
 
 def test_a_folder_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
-    with pytest.raises(InputError, match="is no index"):
-        open_index(tmp_path, FACTS)
+    with pytest.raises(InputError, match="is not an index"):
+        open_or_create(tmp_path, CONFIG)
     with pytest.raises(InputError, match="mjp aladin index"):
         Index(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["diary.txt"]
@@ -124,7 +126,7 @@ def test_the_last_picture_can_be_deleted(tmp_path: Path) -> None:
 
 
 def test_small_chunks_become_one_and_large_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST", 6)
+    monkeypatch.setattr(module, "MAX_ROWS", 6)
     index = filled(tmp_path, 5, 2, 2, 1, 3)
     before = {name: index.codes(torch.tensor([index.row(name)])).tokens for name in ids(index)}
     with index.writing():
@@ -171,8 +173,8 @@ STEPS = ("chunk", "transaction")
 
 def die(pictures: Path, out: Path, home: Path, step: str) -> None:
     """Index four pictures at a time, and be gone at the second chunk: when its file is there, or just before."""
-    intake.COMMIT = 4
-    written, really = [], module.write_atomically
+    intake.COMMIT_PICTURES = 4
+    written, really = [], chunks.write_atomically
 
     def deadly(path: Path, write: Any) -> None:
         written.append(path)
@@ -186,7 +188,7 @@ def die(pictures: Path, out: Path, home: Path, step: str) -> None:
         if deadly_chunk:
             os._exit(9)
 
-    module.write_atomically = deadly
+    chunks.write_atomically = deadly
     take_in(pictures, out, Aladin.load(home / "model"))
 
 
@@ -213,7 +215,7 @@ def test_a_beginning_that_was_killed_is_begun_again(tmp_path: Path) -> None:
     for path in tmp_path.iterdir():
         if path.name != "catalogue.sqlite":
             path.unlink()
-    assert len(open_index(tmp_path, FACTS)) == 0
+    assert len(open_or_create(tmp_path, CONFIG)) == 0
 
 
 def test_facts_are_readable_by_people(tmp_path: Path) -> None:
@@ -231,16 +233,16 @@ def test_the_entry_does_not_depend_on_the_order_of_hidden_patches(
     import mjp as package
 
     pictures = make_gallery(tmp_path / "pictures", 4)
-    plan = Encoder.plan
+    plan = PictureEncoder.plan
 
-    def otherwise(self: Encoder, images: torch.Tensor, names: list[str]) -> package.Plan:
+    def otherwise(self: PictureEncoder, images: torch.Tensor, names: list[str]) -> package.Plan:
         own = plan(self, images, names)
         other = package.plan_from_mask(own.mask, own.grid, generator=torch.Generator().manual_seed(99))
         assert not torch.equal(own.permutation, other.permutation)
         return other
 
     first, _ = take_in(pictures, tmp_path / "one", model, mask_ratio=0.75)
-    monkeypatch.setattr(Encoder, "plan", otherwise)
+    monkeypatch.setattr(PictureEncoder, "plan", otherwise)
     second, _ = take_in(pictures, tmp_path / "two", model, mask_ratio=0.75)
     one, two = (index.codes(torch.arange(4)) for index in (first, second))
     assert (one.vector - two.vector).abs().max() <= 1e-5

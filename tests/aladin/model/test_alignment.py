@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from aladin.tiny import noise
-from mjp.aladin.model.alignment import Mode, align
+from mjp.aladin.model.alignment import align
+from mjp.aladin.model.config import Alignment
 from mjp.common.errors import InputError
 
-MODES = get_args(Mode)
+MODES = get_args(Alignment)
 
 
 def valid_up_to(lengths: list[int], size: int) -> Tensor:
@@ -38,12 +39,12 @@ def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_it_is_its_definition(mode: Mode, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_it_is_its_definition(mode: Alignment, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(align(*batch, mode=mode), by_loops(*batch, mode))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_quick_ways_are_the_same(mode: Mode, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_the_quick_ways_are_the_same(mode: Alignment, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     """Tokens of length 1 that are not brought to it again; no padding; and with a gradient, which takes another way."""
     patches, patch_valid, words, word_valid = batch
     every = torch.ones_like(patch_valid)
@@ -55,13 +56,13 @@ def test_the_quick_ways_are_the_same(mode: Mode, batch: tuple[Tensor, Tensor, Te
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("chunk", [1, 50, 400])
-def test_chunks_change_nothing(mode: Mode, chunk: int, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_chunks_change_nothing(mode: Alignment, chunk: int, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(align(*batch, mode=mode, chunk=chunk), align(*batch, mode=mode), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("filling", [0.0, 7.0, -7.0])
-def test_padding_changes_nothing(mode: Mode, filling: float, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_padding_changes_nothing(mode: Alignment, filling: float, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     patches, patch_valid, words, word_valid = batch
     more_patches = torch.cat([patches, torch.full_like(patches, filling)], 1)
     more_words = torch.cat([words, torch.full_like(words, filling)], 1)
@@ -72,7 +73,7 @@ def test_padding_changes_nothing(mode: Mode, filling: float, batch: tuple[Tensor
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("place", [0, -1])
-def test_first_and_last_of_both_sides_count(mode: Mode, place: int) -> None:
+def test_first_and_last_of_both_sides_count(mode: Alignment, place: int) -> None:
     """A picture and a caption that agree in one token, wherever it is, score more than a pair that agree in none."""
     axes = torch.eye(8)
     patches, words = axes[0].repeat(1, 4, 1), axes[1].repeat(1, 3, 1)
@@ -99,7 +100,7 @@ def test_a_maximum_below_zero_stays_below_zero() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_order_of_patches_and_words_does_not_matter(
-    mode: Mode, batch: tuple[Tensor, Tensor, Tensor, Tensor]
+    mode: Alignment, batch: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> None:
     patches, patch_valid, words, word_valid = batch
     p, w = torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([7, 2, 0, 1, 3, 6, 4, 5])
@@ -108,7 +109,7 @@ def test_the_order_of_patches_and_words_does_not_matter(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_gradients_are_right(mode: Mode) -> None:
+def test_gradients_are_right(mode: Alignment) -> None:
     patches, words = noise(2, 3, 4).double().requires_grad_(), noise(2, 3, 4, seed=1).double().requires_grad_()
     valid = valid_up_to([3, 2], 3)
     assert torch.autograd.gradcheck(lambda p, w: align(p, valid, w, valid, mode=mode), (patches, words))

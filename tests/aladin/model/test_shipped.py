@@ -12,7 +12,7 @@ from mjp.common.errors import InputError
 
 @pytest.fixture(scope="module")
 def shipped() -> Aladin:
-    return find_aladin(SHIPPED)[0]
+    return find_aladin(SHIPPED)
 
 
 def test_it_is_small_and_has_a_card() -> None:

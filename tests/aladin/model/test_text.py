@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mjp.aladin.model import text as module
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.text import LONGEST, MiniLM, PieceTable, padded, unknown_words
+from mjp.aladin.model.text import MAX_PIECES, PieceTable, padded, unknown_words
+from mjp.aladin.model.text_encoders import minilm as module
+from mjp.aladin.model.text_encoders.minilm import MiniLM
 from mjp.aladin.model.tokenizer import LETTERS, train_tokenizer
-from mjp.aladin.search.two_stage import read_query
+from mjp.aladin.search.two_stage import encode_query
 from mjp.cli.main import main
 from mjp.common.errors import InputError
 
@@ -37,7 +38,7 @@ def test_pieces_name_the_words_in_their_order() -> None:
 
 def test_a_long_text_is_cut() -> None:
     source = table()
-    assert source(["dog " * 200]).words.shape[1] == LONGEST == len(source.pieces("dog " * 200))
+    assert source(["dog " * 200]).words.shape[1] == MAX_PIECES == len(source.pieces("dog " * 200))
 
 
 def test_only_training_hides_pieces() -> None:
@@ -52,11 +53,11 @@ def test_a_text_without_words_is_refused() -> None:
         table()(["a dog", "..."])
 
 
-@pytest.mark.parametrize("text", ["собака", "犬", "дерево и 犬", "犬 " * LONGEST + "dog"])
+@pytest.mark.parametrize("text", ["собака", "犬", "дерево и 犬", "犬 " * MAX_PIECES + "dog"])
 def test_a_query_of_which_no_letter_is_known_is_refused(text: str, model: Aladin) -> None:
     """All of them would be read alike. A caption like that is read all the same: it must not end an evaluation."""
     with pytest.raises(InputError, match="knows no letter of the query"):
-        read_query(model, text)
+        encode_query(model, text)
     assert model.encode_texts(["a dog", text]).vector.shape[0] == 2
 
 
@@ -66,7 +67,7 @@ def test_one_known_letter_is_enough(letter: str) -> None:
 
 
 def test_one_known_word_is_enough(model: Aladin) -> None:
-    assert torch.equal(read_query(model, "собака sky").vector, model.encode_texts(["собака sky"]).vector)
+    assert torch.equal(encode_query(model, "собака sky").vector, model.encode_texts(["собака sky"]).vector)
 
 
 def test_words_with_unknown_letters_are_named_once() -> None:

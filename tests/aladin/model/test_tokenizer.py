@@ -36,7 +36,7 @@ def test_a_letter_never_seen_is_the_unknown_piece(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("text", ["", "  ", "?!", "___", "…", "🐕"])
 def test_a_query_without_a_word_is_refused(tokenizer: Tokenizer, text: str) -> None:
-    with pytest.raises(InputError, match="no word in it"):
+    with pytest.raises(InputError, match="contains no word"):
         tokenizer.encode(text)
 
 
@@ -58,15 +58,7 @@ def test_training_is_deterministic() -> None:
     assert train_tokenizer(TEXTS, 120).to_json() == train_tokenizer(list(reversed(TEXTS)), 120).to_json()
 
 
-def test_it_comes_back_from_disk(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.load(tmp_path / "tokenizer.json")
+def test_it_comes_back_from_json(tokenizer: Tokenizer) -> None:
+    again = Tokenizer.from_json(tokenizer.to_json())
     assert again.to_json() == tokenizer.to_json()
     assert again.encode("a doghouse on the beach") == tokenizer.encode("a doghouse on the beach")
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"alphabet": [], "merges": [1]}'])
-def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
-    (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(InputError, match=r"tokenizer\.json"):
-        Tokenizer.load(tmp_path / "tokenizer.json")

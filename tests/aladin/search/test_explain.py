@@ -14,17 +14,8 @@ from aladin.gallery import take_in
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.search.explain import (
-    Word,
-    box,
-    draw_choices,
-    draw_heat,
-    explain,
-    fitting,
-    patches_alone,
-    pieces_of_words,
-    unread_words,
-)
+from mjp.aladin.search.draw import box, draw_frames, draw_heat, fitting
+from mjp.aladin.search.explain import Word, explain, patches_alone, pieces_of_words, unread_words
 from mjp.aladin.search.two_stage import alignment_scores
 
 TEXT = "Red sky, xylophone ground 日本!"
@@ -86,7 +77,7 @@ def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_
     words = explain(index, model, TEXT, model.encode_texts([TEXT]), 0)
     assert all(word.hidden for word in words)
     picture = Image.new("RGB", (40, 40), "white")
-    assert draw_choices(picture, words, (4, 4)).tobytes() == picture.tobytes()
+    assert draw_frames(picture, words, (4, 4)).tobytes() == picture.tobytes()
     hidden = index.codes(torch.tensor([0])).unknown[0]
     heat = np.array(draw_heat(picture, words[0], (4, 4), hidden))
     assert heat.max() == heat.min()  # no patch can be told from another
@@ -111,7 +102,7 @@ def test_a_frame_is_around_the_chosen_patch_and_light_falls_on_it() -> None:
     heat = torch.zeros(16)
     heat[10] = 1
     word, grey = Word("dog", 1.0, heat, 10, False), Image.new("RGB", (200, 200), "#808080")
-    drawn = np.array(draw_choices(grey, [word], (4, 4)))
+    drawn = np.array(draw_frames(grey, [word], (4, 4)))
     assert tuple(drawn[101, 125]) != (128, 128, 128)  # the frame of row 2, column 2
     assert tuple(drawn[125, 125]) == (128, 128, 128)  # the patch itself stays to be seen
     assert tuple(drawn[25, 25]) == (128, 128, 128)
@@ -134,7 +125,7 @@ def test_no_label_covers_another(monkeypatch: pytest.MonkeyPatch) -> None:
     for patches in ([0, 1, 2, 7, 8, 14, 48, 42], [20, 21, 22, 13, 6, 27, 34, 41]):
         words = [Word(name, 1.0, torch.zeros(49), patch, False) for name, patch in zip(names, patches, strict=True)]
         drawn.clear()
-        draw_choices(Image.new("RGB", (280, 210)), words, (7, 7))
+        draw_frames(Image.new("RGB", (280, 210)), words, (7, 7))
         assert len(drawn) == 8
         for (a, b, c, d), (e, f, g, h) in combinations(drawn, 2):
             assert c < e or g < a or d < f or h < b

@@ -16,10 +16,12 @@ from PIL import Image
 
 from aladin.gallery import draw_picture, make_gallery, take_in
 from browser import Browser
-from mjp.aladin.index.intake import content_hash
+from mjp.aladin.index.scan import content_hash
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.search.serve import LONGEST_QUERY, Site, serve
+from mjp.aladin.search.searcher import PictureSearch
+from mjp.aladin.search.server import make_server
+from mjp.aladin.search.site import MAX_QUERY, Site
 from mjp.common.errors import InputError
 
 SCRIPT = "<img src=x onerror=document.title='gone'>.png"
@@ -32,12 +34,12 @@ def site(model: Aladin, tmp_path_factory: pytest.TempPathFactory) -> Site:
     draw_picture(make_gallery(folder / "pictures", 7) / SCRIPT, 40)
     Image.new("RGB", (8, 8), "red").save(folder / "secret.png")
     take_in(folder / "pictures", folder / "index", model)
-    return Site(folder / "index", model, k=5, rerank=8)
+    return Site(PictureSearch(folder / "index", model), k=5, rerank=8)
 
 
 @pytest.fixture(scope="module")
 def port(site: Site) -> Iterator[int]:
-    server = serve(site, 0)
+    server = make_server(site, 0)
     assert server.server_address[0] == "127.0.0.1"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -48,7 +50,7 @@ def port(site: Site) -> Iterator[int]:
 
 
 def picture_id(site: Site, name: str = SCRIPT) -> str:
-    return content_hash(site.folder.parent / "pictures" / name)
+    return content_hash(site.searcher.folder.parent / "pictures" / name)
 
 
 def ask(
@@ -105,7 +107,7 @@ def test_words_that_are_not_there(site: Site, word: str) -> None:
 
 def test_queries_without_a_word_get_a_sentence(site: Site) -> None:
     page = site.answer("/?q=%3F%21").body.decode()
-    assert "has no word in it" in page
+    assert "contains no word" in page
     assert site.answer(f"/why/{picture_id(site)}?q=%3F%21").status == 404
 
 
@@ -134,7 +136,7 @@ def test_the_page_says_when_it_has_not_read_all_of_a_query(site: Site) -> None:
     assert not cut("")
     assert not cut("?!")
     assert cut("red sky " * 60)  # more words than the model reads
-    assert cut("sky" + "!" * LONGEST_QUERY)
+    assert cut("sky" + "!" * MAX_QUERY)
 
 
 def test_an_unknown_id_is_no_error(site: Site) -> None:
@@ -147,7 +149,7 @@ def test_an_unknown_id_is_no_error(site: Site) -> None:
 def test_a_picture_that_has_gone_is_missing_and_the_rest_stays(model: Aladin, site: Site, tmp_path: Path) -> None:
     pictures = make_gallery(tmp_path / "pictures", 3)
     take_in(pictures, tmp_path / "index", model)
-    moved = Site(tmp_path / "index", model)
+    moved = Site(PictureSearch(tmp_path / "index", model))
     picture = content_hash(pictures / "b" / "02.png")
     shutil.rmtree(pictures / "b")
     assert moved.answer(f"/thumb/{picture}").status == 404
@@ -161,14 +163,14 @@ def test_an_index_of_another_model_is_refused(tmp_path: Path, model: Aladin, ind
     facts = (tmp_path / "index" / "index.json").read_text()
     (tmp_path / "index" / "index.json").write_text(facts.replace(model.hash, "0" * 16))
     with pytest.raises(InputError, match="another model"):
-        Site(tmp_path / "index", model)
+        Site(PictureSearch(tmp_path / "index", model))
 
 
 def test_an_index_of_another_model_is_refused_when_it_comes_later(
     tmp_path: Path, model: Aladin, indexed: Path, gallery: Path
 ) -> None:
     shutil.copytree(indexed, tmp_path / "index")
-    site, picture = Site(tmp_path / "index", model), content_hash(gallery / "b" / "00.png")
+    site, picture = Site(PictureSearch(tmp_path / "index", model)), content_hash(gallery / "b" / "00.png")
     addresses = ("/", "/?q=sky", f"/thumb/{picture}", f"/why/{picture}?q=sky")
     assert all(site.answer(address).status == 200 for address in addresses)
     facts = (tmp_path / "index" / "index.json").read_text()

@@ -12,14 +12,14 @@ from aladin.gallery import declared_png
 from aladin.index.test_store import filled, random_codes
 from aladin.tiny import noise
 from mjp.aladin.index import neighbours
-from mjp.aladin.index.intake import content_hash
 from mjp.aladin.index.neighbours import Engine, nearest
+from mjp.aladin.index.scan import content_hash
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.aladin.search import two_stage as module
 from mjp.aladin.search.sheet import thumbnail
-from mjp.aladin.search.two_stage import by_alignment, by_vector, name_hits, read_picture, two_stage
+from mjp.aladin.search.two_stage import by_alignment, by_vector, encode_picture, match_hits, two_stage
 from mjp.common.errors import InputError
 
 QUERY = "a red sky over the green ground"
@@ -59,7 +59,7 @@ def test_the_alignment_score_is_that_of_the_pictures_themselves(model: Aladin, i
     from mjp.pictures.decode import open_rgb
 
     index, query = Index(indexed), model.encode_texts([QUERY])
-    images = [model.vision.prepare(open_rgb(name.paths[0])) for name in name_hits(index, by_vector(index, query, 10))]
+    images = [model.vision.prepare(open_rgb(name.paths[0])) for name in match_hits(index, by_vector(index, query, 10))]
     fresh = model.alignment(model.encode_pictures(torch.stack(images)), query)[:, 0]
     stored = {hit.rank: hit.alignment for hit in by_alignment(index, model, query, by_vector(index, query, 10))}
     torch.testing.assert_close(torch.tensor([stored[n] for n in range(1, 11)]), fresh, atol=5e-3, rtol=0)  # float16
@@ -94,7 +94,7 @@ def test_one_word_and_unknown_words_are_queries(model: Aladin, indexed: Path, te
 
 @pytest.mark.parametrize("text", ["", "?!", " – "])
 def test_a_query_without_a_word_is_refused(model: Aladin, text: str) -> None:
-    with pytest.raises(InputError, match="no word in it"):
+    with pytest.raises(InputError, match="contains no word"):
         model.encode_texts([text])
 
 
@@ -104,29 +104,29 @@ def test_a_picture_finds_itself(model: Aladin, gallery: Path, tmp_path: Path, ra
 
     index, _ = take_in(gallery, tmp_path / "index", model, mask_ratio=ratio)
     path = gallery / "a" / "03.png"
-    (first, *_) = name_hits(index, by_vector(index, read_picture(index, model, path), 3))
+    (first, *_) = match_hits(index, by_vector(index, encode_picture(index, model, path), 3))
     assert first.id == content_hash(path)
-    assert first.hit.cosine == pytest.approx(1, abs=1e-5)
+    assert first.cosine == pytest.approx(1, abs=1e-5)
 
 
 def test_a_query_that_is_no_picture_is_refused(model: Aladin, indexed: Path, tmp_path: Path) -> None:
     for name, content in (("a.png", b""), ("b.png", b"text"), ("c.png", declared_png(40_000, 40_000))):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name} cannot be read"):
-            read_picture(Index(indexed), model, tmp_path / name)
+            encode_picture(Index(indexed), model, tmp_path / name)
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", tmp_path):
         with pytest.raises(InputError, match="not a regular file"):
-            read_picture(Index(indexed), model, path)
+            encode_picture(Index(indexed), model, path)
     assert thumbnail([tmp_path / "pipe.png"], 32) is None
     with pytest.raises(InputError, match="there is no picture"):
-        read_picture(Index(indexed), model, tmp_path / "nowhere.png")
+        encode_picture(Index(indexed), model, tmp_path / "nowhere.png")
 
 
 def test_an_empty_index_says_so(tmp_path: Path) -> None:
     index = filled(tmp_path, 1)
     index.delete(ids=["p0"])
-    with pytest.raises(InputError, match="holds no picture"):
+    with pytest.raises(InputError, match="contains no pictures"):
         nearest(index, torch.zeros(8), 1)
 
 
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_can_be_searched(
     for opened in (index, index, Index(tmp_path)):  # the server opens the index for every query
         assert nearest(opened, query, 5, engine).rows.tolist() == nearest(index, query, 5).rows.tolist()
     assert built == [engine]
-    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if "is not kept" in line]
+    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if "cannot be stored" in line]
     assert "Read-only file system" in sentence
     assert list(tmp_path.glob("*.faiss")) == []
     best = index.id(int(nearest(index, query, 1, engine).rows[0]))
@@ -216,7 +216,7 @@ def test_a_damaged_faiss_file_is_named(tmp_path: Path) -> None:
     nearest(index, noise(8), 1, "ivf")
     (file,) = tmp_path.glob("*.faiss")
     file.write_bytes(b"nothing")
-    with pytest.raises(InputError, match="remove it"):
+    with pytest.raises(InputError, match="delete it"):
         nearest(index, noise(8), 1, "ivf")
 
 

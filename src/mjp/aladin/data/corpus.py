@@ -1,11 +1,11 @@
 """One split of a captioned data set as training and evaluation read it: tokens from disk, by number."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mjp.aladin.data.captions import Captioned, all_captions, owners
 from mjp.aladin.data.features import PictureFeatures, digest, text_features, word_rows
@@ -15,6 +15,7 @@ from mjp.aladin.model.codes import Codes, Encoded, joined
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokens import Tokens
 from mjp.common.fingerprint import fingerprint
+from mjp.common.progress import track
 
 BATCH = 128
 T = TypeVar("T", Tokens, Words, Encoded)
@@ -106,7 +107,6 @@ def on(device: torch.device, batch: T) -> T:
     return type(batch)(*(tensor.to(device, non_blocking=True) for tensor in batch))
 
 
-def batches(numbers: range, what: str) -> "tqdm[list[int]]":
-    """The numbers in batches, behind a progress bar."""
-    parts = [list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)]
-    return tqdm(parts, desc=what, leave=False, disable=None)
+def batches(numbers: range, what: str) -> Iterator[list[int]]:
+    """The numbers in batches, with progress."""
+    return track([list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)], what)

@@ -6,14 +6,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from mjp.aladin.data.captions import Captioned
 from mjp.aladin.data.token_file import Rows, TokenFile, fill, token_file
 from mjp.aladin.model.text import FrozenTextEncoder, Words
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.model.vision import UNREADABLE, Vision, open_picture
+from mjp.aladin.model.vision import Vision
 from mjp.common.errors import InputError
+from mjp.common.progress import Progress, say
+from mjp.pictures.decode import UnreadablePicture, open_rgb
 
 
 class PictureFeatures:
@@ -49,10 +50,10 @@ class PictureFeatures:
         start = len(self.file)
         missing = _Pictures(self, range(start, len(self.rows)))
         loader = DataLoader(missing, batch, num_workers=workers, collate_fn=list)
-        with tqdm(total=len(self.rows), initial=start, desc="picture features", unit="picture", disable=None) as bar:
+        with Progress(len(self.rows), "picture features", initial=start, unit="picture") as progress:
             for images in loader:
                 self.file.append(self._tokens(images))
-                bar.update(len(images))
+                progress.advance(len(images))
 
     def _tokens(self, images: list[Tensor | None]) -> Rows:
         readable = [image for image in images if image is not None]
@@ -77,8 +78,8 @@ class _Pictures(torch.utils.data.Dataset[Tensor | None]):
     def __getitem__(self, k: int) -> Tensor | None:
         number, view = self.features.rows[self.places[k]]
         try:
-            return self.features.vision.prepare(open_picture(self.features.data[number].path), view, seed=number)
-        except UNREADABLE:
+            return self.features.vision.prepare(open_rgb(self.features.data[number].path), view, seed=number)
+        except UnreadablePicture:
             return None
 
 
@@ -106,7 +107,7 @@ def _name_unreadable(paths: list[Path], limit: int) -> None:
             "Repair or remove them, or raise the limit"
         )
     for path in paths:
-        tqdm.write(f"unreadable: {path}")
+        say(f"unreadable: {path}")
 
 
 def _files(data: list[Captioned]) -> str:

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mjp.aladin.model.text import padded
 from mjp.common.files import write_atomically
+from mjp.common.progress import Progress, say
 
 Rows = list[Tensor]  # (1 + N, D) each
 
@@ -53,7 +53,7 @@ class TokenFile:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                tqdm.write(f"another process is filling {self.folder}: waiting for it")
+                say(f"another process is filling {self.folder}: waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 self._cut()
@@ -104,11 +104,11 @@ def token_file(cache: Path, key: dict[str, Any], width: int) -> TokenFile:
 
 def fill(file: TokenFile, count: int, compute: Callable[[int, int], Rows], batch: int, what: str) -> None:
     """Append the missing ones of `count` rows, batch by batch; `compute(start, stop)` returns them."""
-    with file.filling(), tqdm(total=count, initial=len(file), desc=what, unit="row", disable=None) as bar:
+    with file.filling(), Progress(count, what, initial=len(file), unit="row") as progress:
         for start in range(len(file), count, batch):
             stop = min(start + batch, count)
             file.append(compute(start, stop))
-            bar.update(stop - start)
+            progress.advance(stop - start)
 
 
 def _append(path: Path, content: bytes) -> None:

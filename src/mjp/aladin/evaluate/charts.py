@@ -1,4 +1,4 @@
-"""How long a search takes as the gallery grows, and what hidden positions cost, as pictures."""
+"""Charts: latency over gallery size, and recall over the mask ratio."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from mjp.common.charts import COLOURS, pyplot
 from mjp.common.files import write_atomically
 
-LINES = {  # parts of results.json that are added up, label, colour, style
+LINES = {  # parts of the latency that are added up: label, colour, style
     ("exhaustive",): ("exhaustive alignment, tokens on disk", "#c44e00", "-"),
     ("exhaustive_in_memory",): ("exhaustive alignment, tokens in memory", "#c44e00", "--"),
     ("search", "rerank"): ("two stages: vectors, then alignment of the best {rerank}", "#3b7d3b", "-"),
@@ -15,40 +15,44 @@ LINES = {  # parts of results.json that are added up, label, colour, style
 }
 
 
-def draw_latency(facts: dict[str, Any], model: str, path: Path) -> None:
-    """Median milliseconds over the number of pictures, both logarithmic; `facts` as in results.json."""
+def draw_latency(latency: dict[str, Any], model: str, path: Path) -> None:
+    """Median milliseconds over the number of pictures, both logarithmic; `latency` as in results.json."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(8, 4.8), layout="constrained")
     for names, (label, colour, style) in LINES.items():
-        sizes = [each for each in facts["sizes"] if all(name in each["milliseconds"] for name in names)]
-        middle = [sum(each["milliseconds"][name]["p50"] for name in names) for each in sizes]
-        shown = label.format(rerank=facts["rerank"])
-        axis.plot([each["pictures"] for each in sizes], middle, style, color=colour, marker="o", label=shown)
+        sizes = [size for size in latency["sizes"] if all(name in size["milliseconds"] for name in names)]
+        medians = [sum(size["milliseconds"][name]["p50"] for name in names) for size in sizes]
+        pictures = [size["pictures"] for size in sizes]
+        label = label.format(rerank=latency["rerank"])
+        axis.plot(pictures, medians, style, color=colour, marker="o", label=label)
     axis.set(xscale="log", yscale="log", xlabel="pictures in the index", ylabel="milliseconds per query, median")
-    threads = facts["threads"]
+    threads = latency["threads"]
     axis.set_title(f"{model}, {threads} thread{'s' if threads > 1 else ''}", fontsize="medium")
     _finish(figure, axis, path, columns=1)
 
 
 def draw_masking(curves: dict[str, dict[str, Any]], path: Path) -> None:
-    """rsum over γ, one panel per scorer, bands of 95 %; faint where the curve means nothing."""
+    """rsum over γ, one panel per scorer, bands of 95 %; faint where the gate is closed."""
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrained")
     for axis, scorer in zip(axes, ("alignment", "vector"), strict=True):
         for colour, (model, curve) in zip(COLOURS * len(curves), curves.items(), strict=False):
-            strength = 1.0 if curve["gate"][scorer]["open"] else 0.3
-            for unknown, style in ((True, "-"), (False, "--")):
-                points = [point for point in curve["points"] if point["unknown"] == unknown]
-                if points:
-                    found = [curve["clean"][scorer]["rsum"], *(point[scorer]["rsum"] for point in points)]
-                    x, kind = [0.0, *(p["ratio"] for p in points)], "E_unk" if unknown else "positions kept"
-                    middle, low, high = ([each[key] for each in found] for key in ("mean", "low", "high"))
-                    line = {"color": colour, "alpha": strength, "marker": ".", "label": f"{model}, {kind}"}
-                    axis.plot(x, middle, style, **line)
-                    axis.fill_between(x, low, high, color=colour, alpha=0.12 * strength, linewidth=0)
+            _draw_curve(axis, curve, scorer, model, colour)
         axis.set(title=scorer, xlabel="mask ratio γ")
     axes[0].set_ylabel("rsum")
     _finish(figure, axes, path, columns=2)
+
+
+def _draw_curve(axis: Any, curve: dict[str, Any], scorer: str, model: str, colour: str) -> None:
+    alpha = 1.0 if curve["gate"][scorer]["open"] else 0.3
+    for unknown, style, kind in ((True, "-", "E_unk"), (False, "--", "positions kept")):
+        points = [point for point in curve["points"] if point["unknown"] == unknown]
+        if points:
+            ratios = [0.0, *(point["ratio"] for point in points)]
+            rsums = [curve["clean"][scorer]["rsum"], *(point[scorer]["rsum"] for point in points)]
+            mean, low, high = ([rsum[key] for rsum in rsums] for key in ("mean", "low", "high"))
+            axis.plot(ratios, mean, style, color=colour, alpha=alpha, marker=".", label=f"{model}, {kind}")
+            axis.fill_between(ratios, low, high, color=colour, alpha=0.12 * alpha, linewidth=0)
 
 
 def _finish(figure: Any, axes: Any, path: Path, *, columns: int) -> None:

@@ -1,11 +1,11 @@
-"""What hiding positions costs: recall against the mask ratio γ, and whether such a curve means anything.
+"""The cost of hiding positions: recall over the mask ratio γ, and whether that curve means anything.
 
 E_unk            hidden slots share the unknown position: what `mjp aladin index --mask-ratio γ` stores
-positions kept   patches are shuffled and take the positions of the slots they land in: any ViT can be asked that
+positions kept   patches are shuffled and take the positions of the slots they land in: works with any ViT
 
-A backbone that does not use its positions loses nothing either way, whatever they were replaced by: its curve would
-look like perfect privacy at no cost, and mean nothing. So the curve has a gate. With positions kept, the largest γ must
-cost recall: the 95 % interval of the paired difference to γ = 0 lies below zero. A scorer that does not pass is named.
+A backbone that does not use its positions loses nothing either way: its curve would look like perfect privacy at no
+cost, and mean nothing. The curve therefore has a gate. With positions kept, the largest γ must cost recall: the 95 %
+interval of the paired difference to γ = 0 must be below zero. A scorer that does not pass the gate is named.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mjp.aladin.data.corpus import Corpus, batches, encode_captions, joined
+from mjp.aladin.data.corpus import Corpus, batches, encode_captions
 from mjp.aladin.evaluate.metrics import hit_intervals, hits, ranks
 from mjp.aladin.evaluate.scorers import ALIGNMENT, VECTOR, scores_of
-from mjp.aladin.index.intake import draw_plan
+from mjp.aladin.index.encode import draw_plan
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.codes import Codes
+from mjp.aladin.model.codes import Codes, joined
 from mjp.aladin.model.tokens import Tokens, vision_tokens
 from mjp.common.errors import InputError
 from mjp.common.seeds import derive_seed
@@ -35,21 +35,23 @@ def mask_curve(model: Aladin, corpus: Corpus, ratios: Sequence[float], *, draws:
     backbone = vit_of(model)
     texts, owner = encode_captions(model, corpus), corpus.owner
     settings = [(ratio, unknown) for ratio in sorted(set(ratios) - {0.0}) for unknown in position_views(backbone)]
-    found: dict[str, dict[str, Tensor]] = {ALIGNMENT: {}, VECTOR: {}}  # hits (B, 2) by scorer and setting
+    counts: dict[str, dict[str, Tensor]] = {ALIGNMENT: {}, VECTOR: {}}  # hits (B, 2) by scorer and setting
     for setting in (None, *settings):
         drawn = [_hits(model, corpus, texts, setting, draw, seed) for draw in range(draws if setting else 1)]
-        for scorer, each in found.items():
-            each[_name(setting)] = torch.stack([hit[scorer] for hit in drawn]).mean(0)
-    intervals = {scorer: hit_intervals(each, owner, CLEAN, seed=seed) for scorer, each in found.items()}
+        for scorer in counts:
+            counts[scorer][_name(setting)] = torch.stack([hit[scorer] for hit in drawn]).mean(0)
+    intervals = {scorer: hit_intervals(by_setting, owner, CLEAN, seed=seed) for scorer, by_setting in counts.items()}
 
-    def facts(setting: tuple[float, bool] | None) -> dict[str, Any]:
-        shown = {scorer: each[_name(setting)] for scorer, each in intervals.items()}
-        return {scorer: {kind: value._asdict() for kind, value in each.items()} for scorer, each in shown.items()}
+    def entry(setting: tuple[float, bool] | None) -> dict[str, Any]:
+        return {
+            scorer: {kind: value._asdict() for kind, value in by_setting[_name(setting)].items()}
+            for scorer, by_setting in intervals.items()
+        }
 
-    points = [{"ratio": ratio, "unknown": unknown, **facts((ratio, unknown))} for ratio, unknown in settings]
+    points = [{"ratio": ratio, "unknown": unknown, **entry((ratio, unknown))} for ratio, unknown in settings]
     verdict = gate(points)
-    said = {"gate": verdict, "headline": gate_sentences(verdict)}
-    return {"draws": draws, "seed": seed, CLEAN: facts(None), "points": points, **said}
+    curve = {"draws": draws, "seed": seed, CLEAN: entry(None), "points": points}
+    return {**curve, "gate": verdict, "headline": gate_sentences(verdict)}
 
 
 def gate(points: list[dict[str, Any]]) -> dict[str, Any]:
@@ -62,17 +64,17 @@ def gate(points: list[dict[str, Any]]) -> dict[str, Any]:
 
 def gate_sentences(verdict: dict[str, Any]) -> list[str]:
     """Whether the curve of each scorer means anything, and why."""
-    said = []
+    sentences = []
     for scorer in (ALIGNMENT, VECTOR):
         mean, low, high = (f"{verdict[scorer]['difference'][key]:+.1f}" for key in ("mean", "low", "high"))
         cost = f"{scorer}: with patches shuffled and positions kept, γ = {verdict['ratio']:g} changes rsum by "
-        said.append(
+        sentences.append(
             f"{cost}{mean} [{low}, {high}]: the backbone uses its positions, and the curve means something."
             if verdict[scorer]["open"]
             else f"{cost}{mean} [{low}, {high}]: no loss beyond chance. The backbone does not use its positions here, "
             "and the curve means nothing."
         )
-    return said
+    return sentences
 
 
 def vit_of(model: Aladin) -> MJP:
@@ -80,8 +82,8 @@ def vit_of(model: Aladin) -> MJP:
     backbone = model.vision.model
     if not isinstance(backbone, MJP) or not backbone.adapter.exchangeable:
         raise InputError(
-            f"--mask-ratios needs a ViT as backbone; {model.vision.name} has no positions to hide: leave the option "
-            "out, or train on a ViT (--model.backbone mini-cifar10-mjp, a folder, or timm:NAME)"
+            f"--mask-ratios needs a ViT as backbone; {model.vision.name} has no positions to hide: omit the option, "
+            "or train on a ViT (--model.backbone mini-cifar10-mjp, a folder, or timm:NAME)"
         )
     return backbone
 
@@ -93,7 +95,7 @@ def _name(setting: tuple[float, bool] | None) -> str:
 def _hits(
     model: Aladin, corpus: Corpus, texts: Codes, setting: tuple[float, bool] | None, draw: int, seed: int
 ) -> dict[str, Tensor]:
-    """One jigsaw for every picture, or none; the same ones with positions kept and with E_unk."""
+    """One jigsaw for every picture, or none; the same with positions kept and with E_unk."""
     codes = joined(list(_codes(model, corpus, setting, derive_seed(seed, draw))))
     scores = scores_of(model, codes, texts)
     return {scorer: hits(ranks(matrix, corpus.owner), corpus.owner) for scorer, matrix in scores.items()}

@@ -1,10 +1,12 @@
-"""How good a ranking is. Scores are a matrix (B, C), pictures against captions; `owner` (C,) is each caption's picture.
+"""The quality of a ranking.
 
-i2t   a picture asks, all captions answer; its rank is that of the best of its own captions
-t2i   a caption asks, all pictures answer
+Scores are a matrix (B, C), pictures against captions; `owner` (C,) is the picture of each caption.
 
-Ties are counted against the scorer: whoever scores like the right answer stands before it. A scorer that gives every
-pair the same score is last, not first.
+i2t   a picture is the query, captions are ranked; its rank is that of the best of its own captions
+t2i   a caption is the query, pictures are ranked
+
+Ties count against the scorer: whatever scores like the right answer is ranked before it. A scorer that gives every pair
+the same score comes last, not first.
 """
 
 from collections.abc import Callable
@@ -43,7 +45,7 @@ class Recall(NamedTuple):
 
 def ranks(scores: Tensor, owner: Tensor) -> Ranks:
     if not bool(scores.isfinite().all()):
-        raise InputError("some scores are not finite: the model is broken, a rank would mean nothing")
+        raise InputError("some scores are not finite: the model is broken")
     pictures = torch.arange(len(scores), device=scores.device)
     same = owner == pictures.unsqueeze(1)  # (B, C)
     if not bool(same.any(1).all()):
@@ -55,17 +57,17 @@ def ranks(scores: Tensor, owner: Tensor) -> Ranks:
     return Ranks(i2t, t2i)
 
 
-def recall(found: Ranks) -> Recall:
-    shares = [tuple(100 * float((r <= k).double().mean()) for k in LEVELS) for r in found]
-    middle = [float(r.double().quantile(0.5)) for r in found]
-    mean = [float(r.double().mean()) for r in found]
-    return Recall(shares[0], shares[1], middle[0], middle[1], mean[0], mean[1])  # type: ignore[arg-type]
+def recall(ranks: Ranks) -> Recall:
+    shares = [tuple(100 * float((r <= k).double().mean()) for k in LEVELS) for r in ranks]
+    median = [float(r.double().quantile(0.5)) for r in ranks]
+    mean = [float(r.double().mean()) for r in ranks]
+    return Recall(shares[0], shares[1], median[0], median[1], mean[0], mean[1])  # type: ignore[arg-type]
 
 
 def folded_recall(scores: tuple[Tensor, ...], owner: Tensor, size: int, rank: Callable[..., Ranks] = ranks) -> Recall:
-    """The mean over galleries of `size` consecutive pictures, as COCO's 1K figures are; a smaller rest is left out.
+    """The mean over galleries of `size` consecutive pictures, as COCO's 1K figures are; a smaller rest is dropped.
 
-    `rank` gets each gallery's part of every matrix, and the owners in it.
+    `rank` receives each gallery's part of every matrix, and the owners in it.
     """
     folds, count = [], len(scores[0])
     for start in range(0, count - size + 1, size):
@@ -73,7 +75,7 @@ def folded_recall(scores: tuple[Tensor, ...], owner: Tensor, size: int, rank: Ca
         parts = [matrix[start : start + size, inside] for matrix in scores]
         folds.append(recall(rank(*parts, owner[inside] - start)))
     if not folds:
-        raise InputError(f"a fold takes {size} pictures, there are only {count}")
+        raise InputError(f"a fold needs {size} pictures, there are only {count}")
     columns = [sum(values) / len(folds) for values in zip(*(_flat(fold) for fold in folds), strict=True)]
     i2t, t2i = (columns[0], columns[1], columns[2]), (columns[3], columns[4], columns[5])
     return Recall(i2t, t2i, *columns[6:])
@@ -84,49 +86,50 @@ def _flat(result: Recall) -> tuple[float, ...]:
 
 
 def rsum_intervals(
-    found: dict[str, Ranks], owner: Tensor, baseline: str, *, seed: int
+    ranks_of: dict[str, Ranks], owner: Tensor, baseline: str, *, seed: int
 ) -> dict[str, dict[str, Interval]]:
     """95 % intervals of every scorer's rsum and of its difference to a baseline, over pictures with their captions."""
-    return hit_intervals({name: hits(each, owner) for name, each in found.items()}, owner, baseline, seed=seed)
+    return hit_intervals({name: hits(ranks, owner) for name, ranks in ranks_of.items()}, owner, baseline, seed=seed)
 
 
-def hits(found: Ranks, owner: Tensor) -> Tensor:
+def hits(ranks: Ranks, owner: Tensor) -> Tensor:
     """(B, 2): how often each picture, and how often its captions, were right at 1, 5 and 10. May be averaged."""
-    asked = torch.stack([(found.i2t <= k).double() for k in LEVELS]).sum(0)
-    answered = torch.stack([(found.t2i <= k).double() for k in LEVELS]).sum(0)
-    return torch.stack([asked, torch.zeros_like(asked).index_add(0, owner, answered)], 1)
+    pictures = torch.stack([(ranks.i2t <= k).double() for k in LEVELS]).sum(0)
+    captions = torch.stack([(ranks.t2i <= k).double() for k in LEVELS]).sum(0)
+    return torch.stack([pictures, torch.zeros_like(pictures).index_add(0, owner, captions)], 1)
 
 
 def hit_intervals(
-    found: dict[str, Tensor], owner: Tensor, baseline: str, *, seed: int
+    hits_of: dict[str, Tensor], owner: Tensor, baseline: str, *, seed: int
 ) -> dict[str, dict[str, Interval]]:
-    """The same from hits. All share the weights of a replicate, so differences are paired."""
+    """The same from hits. All scorers share the weights of a replicate, so differences are paired."""
     captions = torch.bincount(owner).double()
     counts = torch.stack([torch.ones_like(captions), captions], 1)
-    collected = Bootstrap(2 + 2 * len(found), seed=seed)
-    collected.add(torch.cat([counts, *found.values()], 1))
-    sums = collected.sums  # (1 + replicates, columns); row 0 is the data itself
+    bootstrap = Bootstrap(2 + 2 * len(hits_of), seed=seed)
+    bootstrap.add(torch.cat([counts, *hits_of.values()], 1))
+    sums = bootstrap.sums  # (1 + replicates, columns); row 0 is the data itself
     totals = {
-        name: 100 * (sums[:, 2 + 2 * k] / sums[:, 0] + sums[:, 3 + 2 * k] / sums[:, 1]) for k, name in enumerate(found)
+        name: 100 * (sums[:, 2 + 2 * k] / sums[:, 0] + sums[:, 3 + 2 * k] / sums[:, 1])
+        for k, name in enumerate(hits_of)
     }
     base = totals[baseline]
     return {n: {"rsum": interval(total), "difference": interval(total - base)} for n, total in totals.items()}
 
 
 def rerank(first: Tensor, second: Tensor, k: int) -> Tensor:
-    """Row by row: the k best of `first` in the order of `second`, the others behind them in their own order.
+    """Row by row: the k best of `first` in the order of `second`, the others after them in their own order.
 
-    The scores that come out only mean an order. With k as large as the gallery the order is `second`'s.
+    The resulting scores only express an order. With k as large as the gallery the order is `second`'s.
     """
     k = min(k, first.shape[1])
     # places instead of scores: 0 is last. Equal scores share a place, so ties stay ties
     places, ahead = _places(first), _places(second) + first.shape[1]
-    chosen = first.topk(k, 1).indices
-    return places.scatter(1, chosen, ahead.gather(1, chosen))
+    best = first.topk(k, 1).indices
+    return places.scatter(1, best, ahead.gather(1, best))
 
 
 def _places(scores: Tensor) -> Tensor:
-    """The rank of every score among the different values of its row, 0 the smallest."""
+    """The rank of every score among the distinct values of its row, 0 the smallest."""
     ordered, order = scores.sort(1)
     steps = torch.zeros_like(ordered)
     steps[:, 1:] = (ordered[:, 1:] > ordered[:, :-1]).to(ordered.dtype)

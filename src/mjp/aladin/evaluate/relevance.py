@@ -1,6 +1,6 @@
 """Graded relevance: NDCG with ROUGE-L between captions, or with human judgements.
 
-Recall knows one right answer. Graded relevance also rewards a picture that fits the query nearly as well.
+Recall knows one right answer; graded relevance also rewards a picture that fits the query almost as well.
 """
 
 from pathlib import Path
@@ -19,9 +19,9 @@ BITS = 63  # longest caption in words that is compared whole
 
 
 def ndcg(scores: Tensor, relevance: Tensor, k: int = 25) -> Tensor:
-    """(rows,) of Σ relevance/log2(1 + place) over the k best, divided by the best that is possible; NaN without any.
+    """(rows,) of Σ relevance/log2(1 + place) over the k best, divided by the best possible; NaN if nothing is relevant.
 
-    Equal scores stand in their worst order.
+    Equal scores are put in their worst order.
     """
     k = min(k, scores.shape[1])
     relevance = relevance.double()
@@ -47,7 +47,7 @@ def rouge_relevance(pictures: list[Captioned]) -> Tensor:
 
 
 class _Bits:
-    """For every word, in which places of which references it stands, as one integer per reference."""
+    """For every word, its places in every reference, as the bits of one integer per reference."""
 
     def __init__(self, references: list[str]) -> None:
         texts = [words_of(text)[:BITS] for text in references]
@@ -75,7 +75,7 @@ def _rouge_rows(candidate: str, bits: _Bits) -> "np.ndarray[tuple[int], np.dtype
 
 
 class Judgement(NamedTuple):
-    """What people say about a picture and a caption, which may be another picture's."""
+    """A human judgement of a picture and a caption, which may be another picture's."""
 
     picture: str
     owner: str  # the picture that the caption was written for
@@ -85,16 +85,16 @@ class Judgement(NamedTuple):
 
 def read_judgements(file: Path) -> list[Judgement]:
     """Flickr8k's crowd.txt (share of yes) or experts.txt (three marks of 1–4)."""
-    found = []
+    judgements = []
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
-            found.append(_judgement(line, experts=file.stem.startswith("expert")))
+            judgements.append(_judgement(line, experts=file.stem.startswith("expert")))
         except (ValueError, IndexError) as error:
             raise InputError(
-                f"{file}, line {number}: {line[:80]!r} is no judgement (PICTURE, PICTURE#NUMBER and marks, with tabs "
-                "between): correct or remove the line"
+                f"{file}, line {number}: {line[:80]!r} is not a judgement (PICTURE, PICTURE#NUMBER and marks, "
+                "separated by tabs): correct or remove the line"
             ) from error
-    return found
+    return judgements
 
 
 def _judgement(line: str, *, experts: bool) -> Judgement:
@@ -112,8 +112,8 @@ def judged_ndcg(
 ) -> dict[str, float | None]:
     """NDCG in percent over the pairs that people judged, both directions, and how many queries that is.
 
-    Only judged candidates are ranked: the others may fit or not, nobody said. Queries whose judged candidates are all
-    alike say nothing and are left out; None if that leaves no query, as in a split that nobody judged.
+    Only judged candidates are ranked; whether the others fit is unknown. Queries whose judged candidates all have the
+    same mark are left out; None if no query remains, as in a split without judgements.
     """
     numbers = {item.path.name: n for n, item in enumerate(pictures)}
     starts = np.cumsum([0, *(len(item.captions) for item in pictures)]).tolist()
@@ -123,15 +123,17 @@ def judged_ndcg(
             marks[numbers[picture], starts[numbers[owner]] + caption] = relevance
     i2t, t2i = _over_judged(i2t_scores, marks, k), _over_judged(t2i_scores, marks.T, k)
     return {
-        **{"i2t": 100 * float(i2t.mean()) if len(i2t) else None, "i2t_queries": len(i2t)},
-        **{"t2i": 100 * float(t2i.mean()) if len(t2i) else None, "t2i_queries": len(t2i)},
+        "i2t": 100 * float(i2t.mean()) if len(i2t) else None,
+        "i2t_queries": len(i2t),
+        "t2i": 100 * float(t2i.mean()) if len(t2i) else None,
+        "t2i_queries": len(t2i),
     }
 
 
 def _over_judged(scores: Tensor, marks: Tensor, k: int) -> Tensor:
-    found = []
+    values = []
     for row, mark in zip(scores, marks, strict=True):
         judged = ~mark.isnan()
         if judged.any() and mark[judged].min() < mark[judged].max():
-            found.append(ndcg(row[judged].unsqueeze(0), mark[judged].unsqueeze(0), k))
-    return torch.cat(found) if found else torch.zeros(0)
+            values.append(ndcg(row[judged].unsqueeze(0), mark[judged].unsqueeze(0), k))
+    return torch.cat(values) if values else torch.zeros(0)

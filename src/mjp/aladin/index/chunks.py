@@ -16,7 +16,7 @@ from mjp.aladin.model.codes import Codes
 from mjp.common.files import write_atomically
 
 MAX_ROWS = 4096  # of a chunk: 50 MB at 49 tokens of width 128
-PATTERN = "*chunk-*"  # also matches the temporary files of a killed writer
+PATTERN = "chunk-*"
 
 
 class DamagedChunk(Exception):

@@ -19,7 +19,7 @@ from mjp.common.validate import number
 from mjp.method.backbones import ViT
 from mjp.method.model import MJP
 from mjp.method.plan import Plan, sample_plan
-from mjp.method.shuffle import image_grid
+from mjp.pictures.patches import image_grid
 
 
 class PictureEncoder:

@@ -13,7 +13,6 @@ from time import monotonic
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from mjp.aladin.index.catalogue import File, forget
 from mjp.aladin.index.chunks import chunk_path
@@ -28,6 +27,7 @@ from mjp.aladin.model.codes import Codes, joined
 from mjp.aladin.model.shipped import SHIPPED, find_aladin, source_of
 from mjp.common.device import pick_device
 from mjp.common.errors import InputError
+from mjp.common.progress import say, track
 from mjp.common.terminal import printable
 from mjp.common.validate import whole
 
@@ -96,7 +96,7 @@ def _repair(index: Index, report: IndexReport) -> None:
     if damaged:
         report.repaired = {chunk_path(index.folder, n).name: reason for n, reason in sorted(damaged.items())}
         for name, reason in report.repaired.items():
-            tqdm.write(f"damaged: {name}: {reason}; its pictures are encoded again")
+            say(f"damaged: {name}: {reason}; its pictures are encoded again")
         index.drop_chunks(list(damaged))
 
 
@@ -128,16 +128,14 @@ def _add(
 ) -> None:
     """Read, encode and store files."""
     for folder, reason in report.closed.items():
-        tqdm.write(f"unreadable: {printable(folder)}: {reason}")
+        say(f"unreadable: {printable(folder)}: {reason}")
     batch = _Batch(index, encoder, report)
     files = PictureFiles(selected, frozenset(batch.stored), reader)
     prefetch = BATCH if workers else None
     loader = DataLoader(files, batch_size=None, num_workers=workers, prefetch_factor=prefetch)
-    with tqdm(total=len(selected), desc="indexing", unit="picture", disable=None) as bar:
-        for file, image in loader:
-            batch.add(file, image)
-            bar.update()
-        batch.commit()
+    for file, image in track(loader, "indexing", total=len(selected)):
+        batch.add(file, image)
+    batch.commit()
 
 
 class _Batch:
@@ -182,7 +180,7 @@ class _Batch:
     def _count(self, file: File, image: Tensor | None) -> None:
         if file.problem is not None:
             self.report.unreadable.append(file)
-            tqdm.write(f"unreadable: {printable(file.path)}: {file.problem}")
+            say(f"unreadable: {printable(file.path)}: {file.problem}")
         elif file.id is None:
             self.report.sheets += 1
         elif image is not None and file.id not in self.stored:

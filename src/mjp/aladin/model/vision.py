@@ -1,24 +1,19 @@
 """Frozen vision backbones, and how a picture becomes their input."""
 
-import warnings
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from mjp.aladin.model.tokens import Tokens, vision_tokens
-from mjp.common.errors import InputError
 from mjp.common.fingerprint import fingerprint
 from mjp.common.seeds import derive_seed
 from mjp.method.plan import Plan
-from mjp.pictures.decode import as_seen
+from mjp.pictures.crop import resized
+from mjp.pictures.tensors import normalise
 
-UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # what PIL raises over broken files
 MIN_AREA = 0.6  # smallest share of the picture that a random view shows
 
 
@@ -48,12 +43,9 @@ class Vision:
 
         View 1 is its mirror image; further views are random crops of 60–100 % of the area, mirrored or not.
         """
-        height, width = self.size
         box, mirrored = crop(picture.size, view, seed)
-        pixels = picture.convert("RGB").resize((width, height), Image.Resampling.BICUBIC, box=box)
-        image = torch.from_numpy(np.array(pixels)).permute(2, 0, 1).float() / 255
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return ((image.flip(-1) if mirrored else image) - mean) / std
+        image = resized(picture, self.size, box)
+        return normalise(image.flip(-1) if mirrored else image, self.mean, self.std)
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes its features from those of another backbone."""
@@ -70,34 +62,3 @@ def crop(size: tuple[int, int], view: int, seed: int) -> tuple[tuple[float, floa
     share = (MIN_AREA + (1 - MIN_AREA) * area) ** 0.5
     left, top = x * (1 - share) * width, y * (1 - share) * height
     return (left, top, left + share * width, top + share * height), coin < 0.5
-
-
-def open_picture(path: Path) -> Image.Image:
-    """A picture as it is meant to be seen: turned by its EXIF mark, transparent parts on black, 8 bits deep."""
-    if path.exists() and not path.is_file():
-        raise InputError("not a regular file")  # reading a pipe would never end
-    if path.suffix.lower() == ".heic":
-        _learn_heic()
-    with warnings.catch_warnings():  # a large picture is fine, only a huge one is an error
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        file = Image.open(path)
-    with file:
-        return as_seen(file)
-
-
-def first_readable(paths: list[Path]) -> Image.Image | None:
-    """The picture at the first path that can be read; None if there is none any more."""
-    for path in paths:
-        try:
-            return open_picture(path)
-        except Exception:  # decoders raise all kinds of things over files that have changed
-            continue
-    return None
-
-
-def _learn_heic() -> None:
-    """Have Pillow read what many phones write, which takes a package that not everybody needs."""
-    try:
-        import_module("pillow_heif").register_heif_opener()
-    except ImportError as error:
-        raise InputError("a HEIC picture: pip install pillow-heif makes it readable") from error

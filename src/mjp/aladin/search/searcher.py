@@ -74,8 +74,7 @@ class PictureSearch:
         self, text: str | None = None, *, picture: str | Path | None = None, k: int = 10, rerank: int = 20
     ) -> Stages:
         """As `search`, with the matches by vector alone beside."""
-        whole("k", k, least=1)
-        whole("rerank", rerank)
+        check_query(text, picture, k=k, rerank=rerank)
         index = self.index
         query = self._encode(index, text, picture)
         rerank = rerank if picture is None else 0
@@ -113,11 +112,17 @@ class PictureSearch:
         return notes
 
     def _encode(self, index: Index, text: str | None, picture: str | Path | None) -> Codes:
-        if (not text) == (picture is None):
-            raise InputError("give a query in words or a picture, not both")
         if picture is not None:
             return encode_picture(index, self.model, Path(picture), max_pixels=self.max_pixels)
         return encode_query(self.model, text or "")
+
+
+def check_query(text: str | None, picture: str | Path | None, *, k: int, rerank: int) -> None:
+    """Refuse a query that cannot be answered, before anything is opened."""
+    whole("-k", k, least=1)
+    whole("--rerank", rerank)
+    if (not text) == (picture is None):
+        raise InputError("give a query in words or a picture (--picture), not both")
 
 
 def open_index(

@@ -28,6 +28,7 @@ from mjp.aladin.search.two_stage import Match
 from mjp.common.errors import InputError
 from mjp.common.style import page_css
 from mjp.common.terminal import printable
+from mjp.common.validate import whole
 from mjp.pictures.thumbnails import Thumbnails
 
 HERE = Path(__file__).parent / "page"
@@ -56,7 +57,12 @@ class Site:
     searcher: PictureSearch
     k: int = 12
     rerank: int = 20
-    thumbnails: Thumbnails = field(default_factory=Thumbnails)
+    thumbnails: Thumbnails = field(init=False)
+
+    def __post_init__(self) -> None:
+        whole("-k", self.k, least=1)
+        whole("--rerank", self.rerank)
+        object.__setattr__(self, "thumbnails", Thumbnails(max_pixels=self.searcher.max_pixels))
 
     def answer(self, address: str) -> Answer:
         try:

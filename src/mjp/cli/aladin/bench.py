@@ -1,8 +1,8 @@
 """Latency of a search on this machine: encoding the query, search by vector, re-ranking, and exhaustive alignment.
 
-Galleries are random, which changes no time; they are written to the temporary folder (1.3 GB for 100,000 pictures with
-49 tokens of width 128) and removed. Ratios of medians: exhaustive alignment (with tokens in memory, where they fit)
-over vector search, in scoring alone and end to end with the encoding of the query.
+Galleries are random, which does not affect the time; they are written to the temporary folder (1.3 GB for 100,000
+pictures with 49 tokens of width 128) and removed. Ratios are of medians: exhaustive alignment (with tokens in memory,
+where they fit) over vector search, in scoring alone and end to end with the encoding of the query.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Options:
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
     """Numbers of pictures."""
     repeats: int = 10
-    """How often each of eight queries is asked; the exhaustive search of large galleries less often."""
+    """Repetitions of each of eight queries; fewer for the exhaustive search of large galleries."""
     rerank: int = 20
     """How many candidates are re-ranked."""
     seed: int = 0
@@ -32,23 +32,13 @@ def run(options: Options) -> Results:
     from mjp.aladin.evaluate.latency import measure_latency
     from mjp.aladin.evaluate.tables import latency_table
     from mjp.aladin.model.shipped import find_aladin
-    from mjp.common.errors import InputError
     from mjp.common.files import check_folder
     from mjp.common.results import write_results
-    from mjp.common.validate import whole
 
-    whole("--repeats", options.repeats, least=1)
-    whole("--rerank", options.rerank, least=1)
-    if not options.sizes:
-        raise InputError("--sizes needs at least one number of pictures")
-    for size in options.sizes:
-        whole("--sizes", size, least=1)
     check_folder(options.out)
-    model, _ = find_aladin(options.model)
-    found = measure_latency(model, options.sizes, repeats=options.repeats, rerank=options.rerank, seed=options.seed)
-    results = write_results(options.out, "aladin bench", options, {"models": {options.model: found}})
-    draw_latency(found, options.model, options.out / "latency.png")
-    print(latency_table(found))
-    print(f"figures  {options.out / 'results.json'}")
-    print(f"curve    {options.out / 'latency.png'}")
+    model = find_aladin(options.model)
+    latency = measure_latency(model, options.sizes, repeats=options.repeats, rerank=options.rerank, seed=options.seed)
+    results = write_results(options.out, "aladin bench", options, {"models": {options.model: latency}})
+    draw_latency(latency, options.model, options.out / "latency.png")
+    print(f"{latency_table(latency)}\nfigures  {options.out / 'results.json'}\ncurve    {options.out / 'latency.png'}")
     return results

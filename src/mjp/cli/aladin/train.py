@@ -4,18 +4,22 @@ mjp aladin train --phase align --data FLICKR8K
 
 mjp aladin train --phase distill --data FLICKR8K --teacher out/aladin-align
 
-Tokens of the frozen backbone are computed once and kept in --cache. A run killed at any moment goes on when the same
-command is given again.
+Tokens of the frozen backbone are computed once and cached in --cache. Interrupted runs resume bit-exactly: rerun the
+same command.
 """
 
 from mjp.aladin.training.config import AladinTraining, parse_arguments
+from mjp.common.results import Results
 
 
 def parse(arguments: list[str], description: str) -> AladinTraining:
     return parse_arguments(arguments, description=description)
 
 
-def run(config: AladinTraining) -> None:
+def run(config: AladinTraining) -> Results:
     from mjp.aladin.training.engine import train
+    from mjp.common.results import make_results
 
-    print(f"\nresult  {train(config)}")
+    folder = train(config)
+    print(f"\nresult  {folder}")
+    return make_results("aladin train", config, {"folder": folder})

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from aladin.tiny import settings
+from mjp.aladin.evaluate.seeds import over_seeds, training_of
 from mjp.aladin.evaluate.tables import seed_table
-from mjp.aladin.training.seeds import over_seeds, training_of
 
 
 def run(folder: Path, **changes: Any) -> Path:

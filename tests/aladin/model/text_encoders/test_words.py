@@ -9,9 +9,9 @@ from torch import Tensor
 
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.text import Words
+from mjp.aladin.model.text import PieceTable, Words
+from mjp.aladin.model.text_encoders import words as module
 from mjp.aladin.model.text_encoders.words import word_tokenizer, word_vectors
-from mjp.aladin.training import build
 from mjp.aladin.training.engine import train
 
 CAPTIONS = ["a dog on the beach", "a doggo on the grass", "a doggo"]
@@ -54,13 +54,13 @@ def test_a_word_that_no_caption_holds_lies_near_what_it_resembles() -> None:
 def test_words_that_no_caption_holds_stay_and_no_language_model_is_needed_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "MiniLM", Spoken)
+    monkeypatch.setattr(module, "MiniLM", Spoken)
     backbone(tmp_path / "backbone")
     config = settings(captioned_pictures(tmp_path / "data"), tmp_path, model={"text": "words", "word_width": 2})
     folder = train(config)
-    monkeypatch.setattr(build, "MiniLM", lambda: pytest.fail("the language model is asked again"))
+    monkeypatch.setattr(module, "MiniLM", lambda: pytest.fail("the language model is asked again"))
     model = Aladin.load(folder)
-    assert model.pieces is not None
+    assert isinstance(model.pieces, PieceTable)
     source: Any = Spoken()
     begun, table = word_vectors(model.pieces.tokenizer, source, 2), model.pieces.table.weight
     unseen, seen = (model.pieces.tokenizer.encode(word)[0] for word in ("lorry", "sky"))
