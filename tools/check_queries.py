@@ -1,4 +1,4 @@
-"""Do single words find what they mean, also words that no training caption holds?
+"""Do single words find what they mean, also words that no training caption contains?
 
 For each query the ten nearest pictures of the test split; right is a picture one of whose captions matches the pattern.
 "Chance" is the share of all test pictures that do.
@@ -30,9 +30,9 @@ QUERIES = {
 
 
 def main(data: str, model: str = "aladin-flickr8k", cache: str = "out/aladin-features") -> None:
-    captions = load_captions(Path(data), None)
-    known = {word for text in all_captions(in_split(captions, "train")) for word in words_of(text)}
-    aladin, _ = find_aladin(model)
+    captions = load_captions(Path(data))
+    vocabulary = {word for text in all_captions(in_split(captions, "train")) for word in words_of(text)}
+    aladin = find_aladin(model)
     corpus = Corpus(aladin, in_split(captions, "test"), Path(cache), workers=1, max_unreadable=0)
     pictures, _ = encode_corpus(aladin, corpus)
     print(f"{'query':<14}{'in training captions':<22}{'pieces':<8}{'right of 10':<13}chance, %")
@@ -42,9 +42,9 @@ def main(data: str, model: str = "aladin-flickr8k", cache: str = "out/aladin-fea
         )
         codes = aladin.encode_texts([query])
         nearest = (pictures.vector @ codes.vector[0]).topk(10).indices
-        facts = "yes" if query in known else "no"
-        found, chance = int(right[nearest].sum()), 100 * right.float().mean()
-        print(f"{query:<14}{facts:<22}{codes.tokens.shape[1]:<8}{found:<13}{chance:.0f}")
+        trained = "yes" if query in vocabulary else "no"
+        count, chance = int(right[nearest].sum()), 100 * right.float().mean()
+        print(f"{query:<14}{trained:<22}{codes.tokens.shape[1]:<8}{count:<13}{chance:.0f}")
 
 
 if __name__ == "__main__":

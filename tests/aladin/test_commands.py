@@ -63,7 +63,8 @@ def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index()
-    monkeypatch.setattr("mjp.aladin.search.run.MAX_PICTURES", 3)
+    for module in ("run", "sheet"):
+        monkeypatch.setattr(f"mjp.aladin.search.{module}.MAX_PICTURES", 3)
     for k in ("3", "4"):
         capsys.readouterr()
         assert main(["aladin", "search", "index", "sky", "-k", k]) == 0
@@ -122,7 +123,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["search", "index", "dog", "--model", "aladin-none"], "there is no"),
         (["index", "pictures", "-o", "pictures", "--model", "model"], "is not an index"),
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
-        (["serve", "index", "--port", "99999"], "--port must be at most 65535, not 99999"),
+        (["serve", "index", "--port", "99999"], "--port must be a whole number from 0 to 65535, not 99999"),
         (["delete", "index"], "name at least one"),
         (["delete", "index", ""], "none of them empty"),
         (["stats", "pictures"], "is not an index"),

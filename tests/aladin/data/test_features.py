@@ -202,12 +202,19 @@ def test_a_changed_picture_is_computed_anew(home: Path, vision: Vision, tmp_path
 
 
 def test_texts_are_kept_without_padding(tmp_path: Path) -> None:
-    def source(texts: list[str]) -> Words:
-        lengths = torch.tensor([len(text) for text in texts])
-        values = noise(len(texts), int(lengths.max()), 3)
-        return Words(values[:, 0], values, torch.arange(values.shape[1]) < lengths.unsqueeze(1))
+    class Letters:
+        width = 3
+        weights = "x"
 
-    file = text_features(tmp_path, ["ab", "abcd"], {"source": "x"}, source, 3)
+        def __call__(self, texts: list[str]) -> Words:
+            lengths = torch.tensor([len(text) for text in texts])
+            values = noise(len(texts), int(lengths.max()), 3)
+            return Words(values[:, 0], values, torch.arange(values.shape[1]) < lengths.unsqueeze(1))
+
+        def pieces(self, text: str) -> list[str]:
+            return list(text)
+
+    file = text_features(tmp_path, ["ab", "abcd"], Letters())
     assert file.tokens.stat().st_size == 2 * 3 * (1 + 2 + 1 + 4)
     assert file.read([0, 1])[2].sum(1).tolist() == [2, 4]
 

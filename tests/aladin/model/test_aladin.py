@@ -212,7 +212,16 @@ def test_the_hash_knows_minilm_which_is_looked_at_when_it_is_needed(
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors", "tokenizer.json"])
 @pytest.mark.parametrize(
     "content",
-    [None, b"", b"{}", b"[]", b"[" * 100_000, b"1" * 9999, b'{"alphabet": [7], "merges": [1], "words": []}', b"\xff" * 99],
+    [
+        None,
+        b"",
+        b"{}",
+        b"[]",
+        b"[" * 100_000,
+        b"1" * 9999,
+        b'{"alphabet": [7], "merges": [1], "words": []}',
+        b"\xff" * 99,
+    ],
 )
 def test_a_damaged_model_is_named(tmp_path: Path, damage: str, content: bytes | None) -> None:
     tiny_model().save(tmp_path)

@@ -1,7 +1,5 @@
 """Pieces: common words whole, any word in some way, nothing lost on the way to JSON and back."""
 
-from pathlib import Path
-
 import pytest
 
 from mjp.aladin.model.tokenizer import Tokenizer, train_tokenizer, words_of

@@ -98,7 +98,7 @@ def retriever() -> tuple[mjp.MJP, Aladin]:
     backbone = mjp.MJP(vit(), "paper").eval()
     small = tiny_model()
     assert small.pieces is not None
-    return backbone, Aladin(small.config, {}, 48, small.pieces.tokenizer).eval()
+    return backbone, Aladin(small.config, {}, 48, small.pieces).eval()
 
 
 def test_the_order_of_patches_under_e_unk_changes_neither_vector_nor_alignment() -> None:

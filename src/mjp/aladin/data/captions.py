@@ -11,7 +11,6 @@ passed, or in images/ beside the file and beside the file itself. Captions witho
 picture is missing are refused by name.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, shorten
+from mjp.common.read import read_object
 
 MAX_HELD_OUT = 1000  # pictures drawn for dev where the data has no dev split
 SPLITS = {"val": "dev", "valid": "dev", "validation": "dev", "restval": "train"}
@@ -89,17 +89,13 @@ def all_captions(data: list[Captioned]) -> list[str]:
 def _read(file: Path) -> list[tuple[str, list[str], str]]:
     """(name, captions, split) of every picture. The file's content must not reach an error message: it may be large."""
     try:
-        rows = list(_rows(json.loads(file.read_text(encoding="utf-8")), file))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{file} is neither captions.json nor COCO's nor Karpathy's json ({type(error).__name__})"
-        ) from error
+        rows = list(_rows(read_object(file, advice="give a caption file"), file))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} is neither captions.json nor COCO's nor Karpathy's json") from error
     for name, captions, split in rows:
         # a text in place of the list would be taken for one caption per letter
         if not isinstance(captions, list) or not all(isinstance(text, str) for text in (name, split, *captions)):
-            raise InputError(
-                f"{file}: {str(name)[:80]!r} needs a list of texts as its captions, and a text as its split"
-            )
+            raise InputError(f"{file}: {shorten(name)} needs a list of texts as its captions, and a text as its split")
     return rows
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from mjp.common.errors import InputError
-from mjp.common.validate import number, whole
+from mjp.common.validate import fraction, seed, whole, workers
 
 
 @dataclass
@@ -57,11 +57,12 @@ class EvalConfig:
         for size in self.latency:
             whole("--latency", size, least=1)
         for ratio in self.mask_ratios:
-            number("--mask-ratios", ratio, least=0, most=1)
+            fraction("--mask-ratios", ratio)
         if self.mask_ratios and not max(self.mask_ratios):
             raise InputError("--mask-ratios needs a ratio above 0; γ = 0 is always measured")
         whole("--draws", self.draws, least=1)
-        whole("--workers", self.workers)
+        seed("--seed", self.seed)
+        workers("--workers", self.workers)
         whole("--max-unreadable", self.max_unreadable)
         for option, value in (("--fold", self.fold), ("--limit", self.limit)):
             if value is not None:

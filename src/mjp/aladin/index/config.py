@@ -4,11 +4,11 @@ import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
-from mjp.common.validate import number, pair
+from mjp.common.read import read_object
+from mjp.common.validate import fraction, pair
 
 FORMAT = "mjp-aladin-index-1"
 INDEX_FILE = "index.json"
@@ -50,14 +50,14 @@ def read_index_config(folder: Path) -> IndexConfig:
         raise InputError(f"{folder} is not an index: mjp aladin index PICTURES -o {folder} creates one")
     path = folder / INDEX_FILE
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content = read_object(path)
         if content.pop("format") != FORMAT:
             raise KeyError("format")
         config = IndexConfig(**{**content, "grid": pair("grid", content["grid"])})
-        number("mask_ratio", config.mask_ratio, least=0, most=1)
+        fraction("mask_ratio", config.mask_ratio)
         if not all(isinstance(text, str) for text in (config.model, config.source, config.created)):
             raise TypeError("text")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} does not describe an index: index the pictures again") from error
     return config
 

@@ -15,11 +15,9 @@ from torch import Tensor
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.common.errors import InputError
-from mjp.common.validate import number
-from mjp.method.backbones import ViT
+from mjp.common.validate import fraction
 from mjp.method.model import MJP
 from mjp.method.plan import Plan, sample_plan
-from mjp.pictures.patches import image_grid
 
 
 class PictureEncoder:
@@ -27,9 +25,9 @@ class PictureEncoder:
 
     def __init__(self, model: Aladin, mask_ratio: float) -> None:
         self.model = model
-        self.ratio = number("--mask-ratio", mask_ratio, least=0, most=1)
+        self.ratio = fraction("--mask-ratio", mask_ratio)
         backbone = model.vision.model
-        hides = isinstance(backbone, MJP) and backbone.unknown is not None and isinstance(backbone.adapter, ViT)
+        hides = isinstance(backbone, MJP) and backbone.unknown is not None and backbone.adapter.exchangeable
         if self.ratio and not hides:
             raise InputError(
                 f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} cannot: "
@@ -54,7 +52,7 @@ class PictureEncoder:
 
 def draw_plan(backbone: MJP, images: Tensor, seeds: Sequence[int], ratio: float) -> Plan:
     """A jigsaw for every picture, each from its own seed, with the sampler that the backbone was trained with."""
-    config, grid = backbone.config, image_grid(images, backbone.adapter.cell)
+    config, grid = backbone.config, backbone.grid(images)
     sampler: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
     plans = [sample_plan(1, grid, ratio, generator=torch.Generator().manual_seed(s), **sampler) for s in seeds]
     mask, permutation, inverse = (torch.cat([plan[i] for plan in plans]) for i in range(3))  # type: ignore[misc]

@@ -30,6 +30,7 @@ from mjp.common.errors import InputError
 from mjp.common.progress import say, track
 from mjp.common.terminal import printable
 from mjp.common.validate import whole
+from mjp.common.validate import workers as check_workers
 
 BATCH = 32  # pictures encoded at once
 COMMIT_PICTURES = 256
@@ -63,31 +64,41 @@ def index_pictures(
         What was encoded, linked, unreadable or missing, and the index.
     """
     pictures, out = Path(pictures), Path(out)
-    whole("--workers", workers)
+    check_workers("--workers", workers)
     if max_pixels is not None:
         whole("--max-pixels", max_pixels, least=1)
-    before = read_index_config(out) if has_index(out) else None
-    if not isinstance(model, Aladin):
-        model = find_aladin(str(model or (before.source if before else SHIPPED)), searchable=True)
-    if mask_ratio is None:
-        mask_ratio = before.mask_ratio if before else 0.0
+    if out == Path():
+        raise InputError("--out must name a folder for the index")
     scan = find_pictures(pictures)
-    encoder = PictureEncoder(model.to(pick_device(device)), mask_ratio)
-    index = open_or_create(out, IndexConfig(model.hash, source_of(model), encoder.ratio, encoder.grid()))
-    reader = PictureReader(model.vision.prepare, max_pixels, 2 * max(model.vision.size))
+    existing = read_index_config(out) if has_index(out) else None
+    encoder = _encoder(model, mask_ratio, existing, device)
+    aladin = encoder.model
+    index = open_or_create(out, IndexConfig(aladin.hash, source_of(aladin), encoder.ratio, encoder.grid()))
+    reader = PictureReader(aladin.vision.prepare, max_pixels, 2 * max(aladin.vision.size))
+    report = IndexReport(index, closed=scan.closed, pruned=prune)
     with index.writing():
-        report = IndexReport(index, closed=scan.closed, pruned=prune)
         _repair(index, report)
         _add(index, encoder, _select(index, pictures, scan, report), reader, report, workers)
         if prune:
             with index.catalogue.transaction() as db:
                 forget(db, report.missing)
     if not len(index):
-        if before is None:
+        if existing is None:
             shutil.rmtree(out)
         reasons = "; ".join(f"{file.path}: {file.problem}" for file in report.unreadable[:3]) or "only contact sheets"
         raise InputError(f"none of the {len(scan.paths)} pictures in {pictures} can be read ({reasons})")
     return report
+
+
+def _encoder(
+    model: str | Path | Aladin | None, mask_ratio: float | None, existing: IndexConfig | None, device: str
+) -> PictureEncoder:
+    """What was asked for, else what the existing index was made with, else the defaults."""
+    if not isinstance(model, Aladin):
+        model = find_aladin(str(model or (existing.source if existing else SHIPPED)), searchable=True)
+    if mask_ratio is None:
+        mask_ratio = existing.mask_ratio if existing else 0.0
+    return PictureEncoder(model.to(pick_device(device)), mask_ratio)
 
 
 def _repair(index: Index, report: IndexReport) -> None:

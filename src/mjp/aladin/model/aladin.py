@@ -23,23 +23,25 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from mjp.aladin.model.alignment import align
 from mjp.aladin.model.backbones import find_backbone, is_packaged
 from mjp.aladin.model.codes import Codes, Encoded
-from mjp.aladin.model.config import AladinConfig
+from mjp.aladin.model.config import MAX_WIDTH, AladinConfig
 from mjp.aladin.model.encoders import MatchingHead, TokenEncoder
 from mjp.aladin.model.text import FrozenTextEncoder, TrainedTextEncoder, Words
 from mjp.aladin.model.text_encoders import text_encoder_module
 from mjp.aladin.model.tokens import Tokens, canonical_order
 from mjp.aladin.model.vision import Vision
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, first_line
 from mjp.common.files import write_atomically
 from mjp.common.fingerprint import fingerprint
+from mjp.common.read import read_object, read_text
+from mjp.common.validate import whole
+from mjp.common.weights import read_tensors
 from mjp.method.plan import Plan
 
 FORMAT = "mjp-aladin-1"
@@ -210,11 +212,11 @@ class Aladin(nn.Module):
         model = cls(
             config, saved["vision"], saved["vision_width"], load_text(config, folder), text_weights=text_weights
         )
+        weights = read_tensors(folder / WEIGHTS, advice="copy or train the model again")
         try:
-            model.load_state_dict(load_file(folder / WEIGHTS))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise InputError(f"{folder / WEIGHTS} is missing, damaged or of another model: {reason}") from error
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise InputError(f"{folder / WEIGHTS} belongs to another model ({first_line(error)})") from error
         model.saved_config = saved["model"]
         model.matching_trained = saved.get("matching_trained", True)
         if model.hash != saved["hash"]:
@@ -232,11 +234,13 @@ def load_text(config: AladinConfig, folder: Path) -> TrainedTextEncoder | None:
     if module.frozen_width(config) is not None:
         return None
     path = folder / TOKENIZER
+    if not path.is_file():
+        raise InputError(f"there is no {path}: copy or train the model again")
+    description = read_text(path).removesuffix("\n")
     try:
-        description = path.read_text(encoding="utf-8").removesuffix("\n")
         return cast(TrainedTextEncoder, module.restore(config, description))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path} is missing or is not a tokenizer of mjp aladin ({type(error).__name__})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not a tokenizer of mjp aladin: copy or train the model again") from error
 
 
 @contextmanager
@@ -255,11 +259,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"there is no {path}: give the folder of a model or of a run of mjp aladin train")
+    saved = read_object(path, advice="copy or train the model again")
+    types = {"hash": str, "vision": dict, "vision_width": int, "model": dict}
+    if saved.get("format") != FORMAT or not all(isinstance(saved.get(key), kind) for key, kind in types.items()):
+        raise InputError(f"{path} does not describe a model of mjp aladin")
     try:
-        saved = json.loads(path.read_text())
-        if saved["format"] != FORMAT or not {"model", "vision", "vision_width", "hash"} <= set(saved):
-            raise KeyError("format")
         AladinConfig(**saved["model"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} does not describe a model of mjp aladin") from error
+        whole("vision_width", saved["vision_width"], least=1, most=MAX_WIDTH)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} does not describe a model of mjp aladin ({first_line(error)})") from error
     return saved

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import tyro
 
-from mjp.common.errors import InputError
-from mjp.common.validate import number, whole
+from mjp.common.errors import InputError, shorten
+from mjp.common.validate import fraction, whole
 
 Alignment = Literal["MrSw", "MwSr", "sym", "MrAVGw"]
+MAX_WIDTH, MAX_LAYERS = 16_384, 256  # beyond these a file that claims to be a model would exhaust the memory
 
 
 @cache
@@ -56,10 +57,20 @@ class AladinConfig:
 
     def __post_init__(self) -> None:
         if self.text not in text_encoder_names():
-            raise InputError(f"there is no text encoder {self.text!r}: choose one of {', '.join(text_encoder_names())}")
-        for name in ("vocabulary", "word_width", "width", "layers", "heads", "align_width", "match_layers"):
-            whole(name, getattr(self, name), least=1)
+            names = ", ".join(text_encoder_names())
+            raise InputError(f"there is no text encoder {shorten(self.text)}: choose one of {names}")
+        for name in ("word_width", "width", "heads", "align_width"):
+            whole(name, getattr(self, name), least=1, most=MAX_WIDTH)
+        for name in ("layers", "match_layers"):
+            whole(name, getattr(self, name), least=1, most=MAX_LAYERS)
+        whole("vocabulary", self.vocabulary, least=1)
         for name in ("dropout", "word_drop"):
-            number(name, getattr(self, name), least=0, most=1)
+            fraction(name, getattr(self, name))
+        if not isinstance(self.backbone, str) or not isinstance(self.match_shared, bool):
+            raise InputError("backbone must be a name, and match_shared true or false")
+        if self.alignment not in get_args(Alignment):
+            raise InputError(
+                f"alignment {shorten(self.alignment)} is unknown: choose from {', '.join(get_args(Alignment))}"
+            )
         if self.width % self.heads:
             raise InputError(f"width {self.width} must be a multiple of heads {self.heads}")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from mjp.common.errors import InputError
+from mjp.common.read import parse_json
 
 PADDING, UNKNOWN = "[pad]", "[unk]"
 START = "▁"
@@ -70,7 +71,7 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
         """The inverse of `to_json`; ValueError, KeyError or TypeError for any other text."""
-        content = json.loads(text)
+        content = parse_json(text)
         merges = [(left, right) for left, right in content["merges"]]
         pieces = [*content["alphabet"], *content["words"], *(part for pair in merges for part in pair)]
         if not all(isinstance(piece, str) and piece for piece in pieces):

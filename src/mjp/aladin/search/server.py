@@ -31,9 +31,7 @@ MISDIRECTED = text_answer(421, "Misdirected request: this server only answers re
 
 def make_server(site: Site, port: int) -> ThreadingHTTPServer:
     """A server for this machine only; port 0 takes any free one. The caller runs it."""
-    whole("--port", port)
-    if port > MAX_PORT:
-        raise InputError(f"--port must be at most {MAX_PORT}, not {port}")
+    whole("--port", port, most=MAX_PORT)
 
     class Handler(_Handler):
         def answer(self) -> Answer:

@@ -26,7 +26,7 @@ def find_backbone(name: str, size: int | None = None) -> Vision:
         whole("image_size", size, least=32)
     if is_packaged(name):
         file, _, variant = name.partition(":")
-        return import_module(f"{__name__}.{file}").load(variant, size)  # type: ignore[no-any-return]
+        return import_module(f"{__name__}.{file}").load(variant, size)
     from mjp.models import find_model
 
     subject = find_model(name)
