@@ -107,9 +107,9 @@ def hit_intervals(
     counts = torch.stack([torch.ones_like(captions), captions], 1)
     bootstrap = Bootstrap(2 + 2 * len(hits_of), seed=seed)
     bootstrap.add(torch.cat([counts, *hits_of.values()], 1))
-    sums = bootstrap.sums  # (1 + replicates, columns); row 0 is the data itself
+    means = bootstrap.means()  # (1 + replicates, columns); row 0 is the data itself
     totals = {
-        name: 100 * (sums[:, 2 + 2 * k] / sums[:, 0] + sums[:, 3 + 2 * k] / sums[:, 1])
+        name: 100 * (means[:, 2 + 2 * k] / means[:, 0] + means[:, 3 + 2 * k] / means[:, 1])
         for k, name in enumerate(hits_of)
     }
     base = totals[baseline]
