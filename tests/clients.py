@@ -12,8 +12,9 @@ from torch import Tensor
 from mjp.method.model import MJP
 from mjp.pictures.sets import embedded
 from mjp.privacy.attacks import find_attack
-from mjp.privacy.client.defences import parse
-from mjp.privacy.client.victim import Secret, as_mjp, make_update, shared_network
+from mjp.privacy.client.victim import Secret, make_update
+from mjp.privacy.combination import parse
+from mjp.privacy.network import as_mjp, shared_network
 from mjp.privacy.server.prior import Prior, fit_prior
 from mjp.privacy.server.view import Reconstruction, View
 from mjp.privacy.update import Update
@@ -62,13 +63,13 @@ def send(
     model: MJP, defence: str = "none", *, labels: list[int] | None = None, seed: int = 1, **options: Any
 ) -> tuple[MJP, Update, Secret]:
     """The shared network, the update of a client with pictures of CIFAR-10, and the client's secret."""
-    chosen = parse(defence)
-    network = shared_network(model, chosen)
-    images = normalise(pictures(chosen.batch)).to(next(network.parameters()))
-    known = torch.tensor([4] * chosen.batch if labels is None else labels)
+    combination = parse(defence)
+    network = shared_network(model, combination)
+    images = normalise(pictures(combination.batch)).to(next(network.parameters()))
+    classes = torch.tensor([4] * combination.batch if labels is None else labels)
     generator = torch.Generator().manual_seed(seed)
-    facts = {"mean": MEAN, "std": STD}
-    update, secret = make_update(network, images, known, chosen, generator=generator, facts=facts, **options)
+    options = {"mean": MEAN, "std": STD, **options}
+    update, secret = make_update(network, images, classes, combination, generator=generator, **options)
     return network, update, secret
 
 

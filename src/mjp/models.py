@@ -1,5 +1,6 @@
 """From what a person typed to a model: a shipped name, a folder, a training run, `timm:NAME`, or a hub repository."""
 
+import copy
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 
 from mjp.common.errors import InputError
 from mjp.common.hub import hub_is_reachable
-from mjp.common.weights import plain_name, read_tensors
+from mjp.common.parameter_names import plain_name
+from mjp.common.weights import read_tensors
 from mjp.method.config import MJPConfig, variant
 from mjp.method.model import MJP
 from mjp.pictures.preprocessing import Preprocessing
@@ -81,6 +83,14 @@ def find_model(
     if bad := [name for name, tensor in model.state_dict().items() if not bool(tensor.isfinite().all())]:
         raise InputError(f"the weights of {text} hold NaN or infinity, first in {bad[0]}: train or save it again")
     return Subject(text, model.float(), model.preprocessing or _preprocessing(model))
+
+
+def as_subject(model: MJP, *, weights: dict[str, Tensor] | None = None) -> Subject:
+    """A model in memory; with `weights`, by their names in timm, a copy of it that has those."""
+    if weights is not None:
+        model = copy.deepcopy(model)
+        _replace_weights(model, weights)
+    return Subject("model", model, model.preprocessing or _preprocessing(model))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

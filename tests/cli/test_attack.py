@@ -1,4 +1,4 @@
-"""`mjp attack`: pictures in, pictures out; and updates from elsewhere, told the truth about."""
+"""`mjp attack` and `mjp attack-update`: pictures in, pictures out, and bad input refused in a sentence."""
 
 import mjp  # isort: skip  before timm: it makes torchvision importable
 
@@ -69,8 +69,8 @@ def test_a_plain_gradient_gives_the_picture_away_and_the_table_says_so(folder: P
 def test_an_update_from_elsewhere_is_rebuilt_and_checked_against_itself(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    update = ["--gradients", str(folder / "update.safetensors"), "--model", str(folder / "model")]
-    assert main(["attack", *update, "--attacks", "direct", "span", "--out", str(tmp_path)]) == 0
+    update = [str(folder / "update.safetensors"), "--model", str(folder / "model")]
+    assert main(["attack-update", *update, "--attacks", "direct", "span", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "direct          a picture that explains the update" in said
     assert findings(tmp_path)["", "direct"]["facts"]["match"] > 0.999
@@ -80,14 +80,14 @@ def test_a_wrong_picture_is_never_presented_as_a_result(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two pictures in one gradient, announced as such: what the direct attack finds does not explain them."""
-    update = ["--gradients", str(folder / "noisy.safetensors"), "--model", str(folder / "model")]
+    update = [str(folder / "noisy.safetensors"), "--model", str(folder / "model")]
     generator = torch.Generator().manual_seed(0)
     from safetensors.torch import load_file
 
     gradients = load_file(folder / "update.safetensors")
     noisy = {name: g + 3 * g.std() * torch.randn(g.shape, generator=generator) for name, g in gradients.items()}
     save_file(noisy, folder / "noisy.safetensors")
-    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path)]) == 0
+    assert main(["attack-update", *update, "--attacks", "direct", "--out", str(tmp_path)]) == 0
     assert "not a reconstruction" in capsys.readouterr().out
 
 
@@ -96,8 +96,8 @@ def test_a_fact_that_is_not_stated_is_the_models_own(folder: Path, tmp_path: Pat
     mjp.MJP(timm.create_model("vit_tiny_patch16_224", **SMALL), mjp.variant("A")).save_pretrained(tmp_path / "model")
     (tmp_path / "update.safetensors").write_bytes((folder / "update.safetensors").read_bytes())
     (tmp_path / "update.json").write_text('{"batch": 1}')
-    update = ["--gradients", str(tmp_path / "update.safetensors"), "--model", str(tmp_path / "model")]
-    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 0
+    update = [str(tmp_path / "update.safetensors"), "--model", str(tmp_path / "model")]
+    assert main(["attack-update", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 0
     facts = json.loads((tmp_path / "out" / "results.json").read_text())["facts"]
     assert (facts["mean"], facts["std"], facts["size"]) == ([0.5] * 3, [0.5] * 3, [32, 32])
 
@@ -109,15 +109,15 @@ def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.Capt
     save_file({"cls_token": torch.full((1, 1, 64), torch.nan)}, tmp_path / "nan.safetensors")
     save_file({"cls_token": torch.zeros(1, 1, 64)}, tmp_path / "zero.safetensors")
     messages = {
-        "cut": "is not a whole safetensors file",
+        "cut": "is not a complete safetensors file",
         "foreign": "the update is of another model",
         "nan": "NaN or infinity",
         "zero": "every number of the update is zero",
         "absent": "there is no update",
     }
     for name, message in messages.items():
-        arguments = ["--gradients", str(tmp_path / f"{name}.safetensors"), "--model", str(folder / "model")]
-        assert main(["attack", *arguments, "--out", str(tmp_path / "out")]) == 2, name
+        arguments = [str(tmp_path / f"{name}.safetensors"), "--model", str(folder / "model")]
+        assert main(["attack-update", *arguments, "--out", str(tmp_path / "out")]) == 2, name
         assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -131,18 +131,13 @@ def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.Capt
         (["nowhere.png"], "there is no picture nowhere.png"),
         (["--defences", "none", "photo.jpg"], "photo.jpg looks like a file: pictures come first"),
         (["--attacks", "direct", "photo.jpg"], "photo.jpg looks like a file: pictures come first"),
-        (["--batch", "2"], "--batch is about an update from a file: give the file with --gradients"),
-        (["--kind", "fedavg"], "--kind is about an update from a file"),
-        (["--steps", "2"], "--steps is about an update from a file"),
-        (["--lr", "0.1"], "--lr is about an update from a file"),
-        (["--defence", "none"], "--defence is about an update from a file"),
-        (["--gradients", "u.safetensors", "--label", "3"], "--label is about pictures"),
-        (["--gradients", "u.safetensors", "--defences", "none"], "--defences is about pictures"),
-        (["--gradients", "u.safetensors", "--lpips", "a.pth"], "--lpips is about pictures"),
-        (["--gradients", "u.safetensors", "--dtype", "float32"], "--dtype is about pictures"),
+        (["--gradients", "u.safetensors"], "to audit an update, run mjp attack-update FILE"),
+        (["--gradients=u.safetensors"], "to audit an update, run mjp attack-update FILE"),
+        (["--attacks"], "name at least one attack"),
+        (["--defences"], "name at least one defence"),
         (["--pretrained", "--weights", "w.pth"], "--weights and --pretrained both say"),
         (["--seed", "99999999999999999999"], "--seed must lie between 0 and"),
-        (["--lpips", __file__], "cannot be read as weights: give torchvision's AlexNet"),
+        (["--lpips", __file__], "cannot be read as weights: name torchvision's AlexNet"),
         (["--defences", "none", "--attacks", "subspace"], "no attack can run on these updates"),
     ],
 )
@@ -160,7 +155,7 @@ def test_a_folder_that_cannot_be_is_refused_before_the_work(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    for what in ([], ["--gradients", str(folder / "update.safetensors")]):
+    for what in ([], [str(folder / "update.safetensors")]):
         assert main(["attack", *what, "--model", str(folder / "model"), "--out", str(tmp_path / "file" / "out")]) == 2
         said = capsys.readouterr()
         assert "is a file, name a folder with --out" in said.err
@@ -174,8 +169,8 @@ def test_numbers_too_small_to_solve_for_are_one_sentence(
 
     tiny = {name: g.double() * 1e-200 for name, g in load_file(folder / "update.safetensors").items()}
     save_file(tiny, tmp_path / "tiny.safetensors")
-    update = ["--gradients", str(tmp_path / "tiny.safetensors"), "--model", str(folder / "model")]
-    assert main(["attack", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 2
+    update = [str(tmp_path / "tiny.safetensors"), "--model", str(folder / "model")]
+    assert main(["attack-update", *update, "--attacks", "direct", "--out", str(tmp_path / "out")]) == 2
     assert "no attack can run" in capsys.readouterr().err
 
 
@@ -191,12 +186,12 @@ def test_april_says_that_its_network_is_another(
 def test_the_sheet_has_decibels_reasons_and_says_which_network_is_another(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mjp.pictures import sheet as picture
+    from mjp.privacy.examine import present
 
     drawn: dict[str, Any] = {}
-    draw = picture.contact_sheet
+    draw = present.contact_sheet
     monkeypatch.setattr(
-        picture,
+        present,
         "contact_sheet",
         lambda rows, columns, **more: drawn.update(rows=rows, columns=columns, **more) or draw(rows, columns, **more),
     )

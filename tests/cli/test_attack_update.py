@@ -1,4 +1,4 @@
-"""`mjp attack --gradients`: an update is audited as its client made it, and never called safe in error."""
+"""`mjp attack-update`: an update is audited as its client made it, and never reported safe in error."""
 
 import mjp  # isort: skip  before timm: it makes torchvision importable
 
@@ -12,12 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mjp.cli.attack_file import verdict
 from mjp.cli.main import main
 from mjp.pictures.sets import embedded
-from mjp.privacy.client.defences import parse
-from mjp.privacy.client.victim import as_mjp, make_update, shared_network
-from mjp.privacy.examine import Finding
+from mjp.privacy.client.victim import make_update
+from mjp.privacy.combination import parse
+from mjp.privacy.network import as_mjp, shared_network
 
 NAME, SIZE = "test_vit", (64, 64)  # 16 patches, 64 dimensions: equations to spare
 
@@ -56,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def audit(path: Path, out: Path, *more: str) -> int:
-    return main(["attack", "--model", f"timm:{NAME}", "--gradients", str(path), "--out", str(out), *more])
+    return main(["attack-update", str(path), "--model", f"timm:{NAME}", "--out", str(out), *more])
 
 
 def test_a_copy_is_not_called_safe_because_the_weights_are_others(
@@ -65,7 +64,7 @@ def test_a_copy_is_not_called_safe_because_the_weights_are_others(
     assert audit(folder / "update.safetensors", tmp_path, "--attacks", "direct", "span") == 0
     direct, span = capsys.readouterr().out.splitlines()[1:3]
     assert "equations hold to" in direct
-    assert "cannot be checked: the weights may not be the client's" in span
+    assert "cannot be verified: the weights may not be the client's" in span
     assert not any("not a reconstruction" in line for line in (direct, span))
 
 
@@ -83,7 +82,7 @@ def test_with_the_clients_weights_it_is_checked(
     [
         ("classes.safetensors", "the update is of another model: head.bias has shape (10,), in the model (12,)"),
         ("other.safetensors", "the weights are of another model"),
-        ("photo.pt", "is not a whole torch file of tensors: save it again"),
+        ("photo.pt", "is damaged or holds more than tensors and plain values: save it again"),
         ("nowhere.pt", "there is no file of weights"),
     ],
 )
@@ -112,38 +111,6 @@ def test_the_clients_pixels_can_be_stated(folder: Path, tmp_path: Path, capsys: 
     assert "state --mean" not in said
 
 
-@pytest.mark.parametrize(
-    ("match", "digits", "known", "words"),
-    [
-        (0.9995, 0, False, "a picture that explains the update (match"),
-        (0.988, 0, True, "explains the update only in part"),
-        (0.988, 6, True, "equations hold to 6 digits"),
-        (0.01, 6, True, "which may not be the client's"),
-        (0.01, 0, False, "cannot be checked: the weights may not be the client's"),
-        (0.01, 0, True, "not a reconstruction"),
-        (None, 0, True, "cannot be checked further"),
-    ],
-)
-def test_what_a_person_is_told(match: float | None, digits: int, known: bool, words: str) -> None:
-    found = Finding("direct", picture(), None, {}, 0.1, {"match": match})
-    assert words in verdict(found, digits=digits, known=known, plausible=True)[1]
-
-
-def test_an_odd_picture_is_not_called_none() -> None:
-    """One of ten public pictures is odder than the prior's limits: that is no reason to reassure anybody."""
-    found = Finding("direct", picture(), None, {}, 0.1, {"match": 0.01})
-    said = verdict(found, digits=0, known=False, plausible=False)[1]
-    assert "look at it yourself" in said
-    assert "not look" not in said
-
-
-def test_what_was_guessed_is_told() -> None:
-    facts = {"match": 0.9999, "open_dimensions": 18, "range": (-2.0, 4.0)}
-    said = verdict(Finding("subspace", picture(), None, {}, 0.1, facts), digits=0, known=True, plausible=True)[1]
-    assert "18 dimensions of its patches are open" in said
-    assert "--mean" not in said  # wild guesses say nothing about the normalisation
-
-
 def test_the_network_is_the_one_that_the_client_had_under_its_defence(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,8 +132,8 @@ def test_a_model_that_cannot_be_as_stated_is_named(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_file({"fc.bias": torch.ones(1000)}, tmp_path / "fc.safetensors")
-    arguments = ["--model", "timm:test_resnet", "--gradients", str(tmp_path / "fc.safetensors"), "--size", "64", "64"]
-    assert main(["attack", *arguments, "--out", str(tmp_path / "out")]) == 2
+    arguments = [str(tmp_path / "fc.safetensors"), "--model", "timm:test_resnet", "--size", "64", "64"]
+    assert main(["attack-update", *arguments, "--out", str(tmp_path / "out")]) == 2
     assert "timm:test_resnet cannot be built with img_size (64, 64)" in capsys.readouterr().err
 
 

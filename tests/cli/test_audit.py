@@ -135,7 +135,7 @@ def test_what_was_measured_otherwise_is_not_taken_over(
     model.save_pretrained(tmp_path / "model")
     assert main(again) == 0
     with monkeypatch.context() as patch:
-        patch.setattr("mjp.privacy.lpips.find_lpips", lambda path: (lambda original, found: 0.5, "a measure"))
+        patch.setattr("mjp.privacy.audit.run.find_lpips", lambda path: (lambda original, copy: 0.5, "a measure"))
         assert main(again) == 2
     assert "other settings (lpips)" in capsys.readouterr().err
     model.get_parameter("model.head.bias").data[0] += 1

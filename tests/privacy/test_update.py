@@ -13,7 +13,8 @@ from torch import Tensor
 
 from clients import send, tiny
 from mjp.common.errors import InputError
-from mjp.privacy.update import Facts, Update, gradients_of, load_update
+from mjp.privacy.info import UpdateInfo
+from mjp.privacy.update import Update, gradients_of, load_update
 
 
 def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
@@ -25,7 +26,7 @@ def test_a_file_holds_the_whole_update(defence: str, tmp_path: Path) -> None:
     _, update, _ = send(tiny(), defence)
     update.save(tmp_path / "new" / "update.safetensors")
     found = load_update(tmp_path / "new" / "update.safetensors")
-    assert found.facts == update.facts
+    assert found.info == update.info
     assert same(found.tensors, update.tensors)
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["update.json", "update.safetensors"]
 
@@ -36,7 +37,7 @@ def test_names_of_wrapped_and_bare_models_and_their_order_do_not_matter() -> Non
     assert "pos_embed" in plain
     bare = dict(reversed(plain.items()))
     for prefix in ("", "model.", "module.", "module.model.", "_orig_mod.", "_module.", "module._orig_mod.model."):
-        renamed = Update({prefix + name: g for name, g in bare.items()}, update.facts)
+        renamed = Update({prefix + name: g for name, g in bare.items()}, update.info)
         assert same(gradients_of(renamed, network), plain)
         assert same(gradients_of(renamed, network.unwrap()), plain)
 
@@ -63,7 +64,7 @@ def test_tensors_that_are_no_gradient_of_the_model_are_refused(case: str) -> Non
     network, update, _ = send(tiny())
     change, reason = BAD[case]
     with pytest.raises(InputError, match=reason):
-        gradients_of(Update(change(update.tensors), update.facts), network)
+        gradients_of(Update(change(update.tensors), update.info), network)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 200, -1])
@@ -71,7 +72,7 @@ def test_a_truncated_file_is_refused(keep: int, tmp_path: Path) -> None:
     path = tmp_path / "update.safetensors"
     send(tiny())[1].save(path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match="not a whole safetensors file"):
+    with pytest.raises(InputError, match="not a complete safetensors file"):
         load_update(path)
 
 
@@ -80,7 +81,7 @@ def test_an_absent_file_is_refused(tmp_path: Path) -> None:
         load_update(tmp_path / "update.safetensors")
 
 
-WRONG_FACTS: list[Any] = [
+WRONG_INFO: list[Any] = [
     [1, 2],
     {"seed": 3},
     {"kind": "weights"},
@@ -105,8 +106,8 @@ WRONG_FACTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("text", ['{"batch": 1', "", "\udcff", *map(json.dumps, WRONG_FACTS)])
-def test_facts_that_are_none_are_refused(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"batch": 1', "", "\udcff", *map(json.dumps, WRONG_INFO)])
+def test_information_that_makes_no_sense_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "update.safetensors"
     save_file({"head.bias": torch.ones(10)}, path)
     path.with_suffix(".json").write_bytes(text.encode(errors="surrogateescape"))
@@ -114,11 +115,11 @@ def test_facts_that_are_none_are_refused(text: str, tmp_path: Path) -> None:
         load_update(path)
 
 
-def test_without_facts_the_defaults_hold_and_single_ones_can_be_stated(tmp_path: Path) -> None:
+def test_defaults_hold_and_single_fields_can_be_stated(tmp_path: Path) -> None:
     path = tmp_path / "update.safetensors"
     save_file({"head.bias": torch.ones(10)}, path)
-    assert load_update(path).facts == Facts()
-    assert load_update(path, size=(32, 32), batch=None).facts == Facts(size=(32, 32))
+    assert load_update(path).info == UpdateInfo()
+    assert load_update(path, size=(32, 32), batch=None).info == UpdateInfo(size=(32, 32))
 
 
 def test_one_step_of_fedavg_is_the_gradient() -> None:
@@ -133,13 +134,13 @@ def test_one_step_of_fedavg_is_the_gradient() -> None:
 def test_eight_bit_floats_are_read() -> None:
     network, update, _ = send(tiny())
     small = {name: (64 * g).to(torch.float8_e4m3fn) for name, g in update.tensors.items()}
-    assert all(g.dtype == torch.float32 for g in gradients_of(Update(small, update.facts), network).values())
+    assert all(g.dtype == torch.float32 for g in gradients_of(Update(small, update.info), network).values())
 
 
 def test_nothing_secret_is_in_an_update(tmp_path: Path) -> None:
     network, update, secret = send(tiny(), "mjp:0.5", seed=987654)
     allowed = {"kind", "batch", "size", "mean", "std", "localize_weight", "defence", "steps", "lr"}
-    assert set(asdict(update.facts)) == allowed
+    assert set(asdict(update.info)) == allowed
     assert set(update.tensors) == {name for name, _ in network.named_parameters()}
     update.save(tmp_path / "update.safetensors")
     text = (tmp_path / "update.json").read_text()
@@ -162,3 +163,9 @@ def test_the_jigsaw_is_the_clients_own(seed: int) -> None:
     assert not torch.equal(other.plans[0].permutation, secret.plans[0].permutation)
     fresh, _, _ = send(tiny(), "mjp:0.9", seed=seed)
     assert torch.equal(fresh.generator.get_state(), before)  # making an update leaves the model's generator alone
+
+
+def test_absurd_numbers_are_named() -> None:
+    for absurd in ({"std": (1e-300, 1, 1)}, {"mean": (1e200, 0, 0)}, {"localize_weight": 1e30}):
+        with pytest.raises(InputError, match="at most 1000"):
+            UpdateInfo(**absurd)

@@ -21,6 +21,10 @@ COMMANDS = {
     "study": ("mjp.cli.study", "what position embeddings have learned, and where the class token looks"),
     "report": ("mjp.cli.report", "one page with the results of several models, and the published figures beside"),
     "attack": ("mjp.cli.attack", "see what a shared gradient gives away of a picture"),
+    "attack-update": (
+        "mjp.cli.attack_update",
+        "see what an update of Flower, PySyft or your own code gives away",
+    ),
     "audit": ("mjp.cli.audit", "models × defences × attacks: what leaks, with intervals; killable and resumable"),
     "jigsaw": ("mjp.cli.jigsaw", "see the jigsaw on a picture and measure the guarantees, in seconds"),
     "demo": ("mjp.cli.demo", "all of it on the two shipped models, in minutes, as one page"),
@@ -98,7 +102,8 @@ def _run(name: str, command: Any, arguments: list[str]) -> int:
 def _parse(name: str, command: Any, arguments: list[str]) -> Any:
     import tyro
 
-    description = f"{(command.__doc__ or '').rstrip()}\n\n{JSON_HELP}"
+    text = command.description() if hasattr(command, "description") else command.__doc__ or ""
+    description = f"{text.rstrip()}\n\n{JSON_HELP}"
     if hasattr(command, "parse"):  # a command whose defaults depend on its arguments
         return command.parse(arguments, description)
     return tyro.cli(command.Options, prog=name, args=arguments, description=description)

@@ -19,12 +19,18 @@ DTYPES = frozenset(
     | {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 )
 PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")  # as torch.save names its files; anything else is safetensors
-WRAPPERS = ("module.", "_orig_mod.", "model.")  # of parameter names: DDP, torch.compile, MJP
 
 
-def read_tensors(path: Path, *, what: str = "file of weights", advice: str = "save it again") -> dict[str, Tensor]:
+def read_tensors(
+    path: Path,
+    *,
+    what: str = "file of weights",
+    advice: str = "save it again",
+    dtypes: frozenset[torch.dtype] = DTYPES,
+) -> dict[str, Tensor]:
     """Tensors by name, on the CPU; also those that a checkpoint keeps under the key model or state_dict."""
-    content = read_torch(path, what=what, advice=advice) if path.suffix in PICKLED else _read_safetensors(path, advice)
+    read = read_torch if path.suffix in PICKLED else _read_safetensors
+    content = read(path, what=what, advice=advice)
     for key in ("model", "state_dict"):
         content = content[key] if isinstance(content, dict) and isinstance(content.get(key), dict) else content
     if not isinstance(content, dict) or not content or not all(isinstance(name, str) for name in content):
@@ -32,7 +38,7 @@ def read_tensors(path: Path, *, what: str = "file of weights", advice: str = "sa
     for name, tensor in content.items():
         if not isinstance(tensor, Tensor):
             raise InputError(f"{path} must hold tensors by parameter name, but {name[:80]} is not a tensor")
-        check_tensor(path, name, tensor)
+        check_tensor(path, name, tensor, dtypes)
     return content
 
 
@@ -45,8 +51,8 @@ def read_torch(path: Path, *, what: str = "file", advice: str = "save it again")
         raise InputError(f"{path} is damaged or holds more than tensors and plain values: {advice}") from error
 
 
-def _read_safetensors(path: Path, advice: str) -> Any:
-    check_regular(path, "file of weights")
+def _read_safetensors(path: Path, *, what: str, advice: str) -> Any:
+    check_regular(path, what)
     try:
         return load_file(path)
     except Exception as error:
@@ -61,17 +67,10 @@ def check_regular(path: Path, what: str) -> None:
         raise InputError(f"there is no {what} {path}") from error
 
 
-def check_tensor(path: Path, name: str, tensor: Tensor) -> None:
+def check_tensor(path: Path, name: str, tensor: Tensor, dtypes: frozenset[torch.dtype] = DTYPES) -> None:
     """Refuse a tensor of a type that is not supported, or that claims more values than the file holds."""
-    if tensor.layout != torch.strided or tensor.dtype not in DTYPES:
+    if tensor.layout != torch.strided or tensor.dtype not in dtypes:
         kind = str(tensor.dtype if tensor.layout == torch.strided else tensor.layout).removeprefix("torch.")
         raise InputError(f"{path}: {name[:80]} is of type {kind}, which is not supported: convert it to float32")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise InputError(f"{path}: {name[:80]} claims {tuple(tensor.shape)} values and the file does not hold them")
-
-
-def plain_name(name: str) -> str:
-    """The name of a parameter in timm, whatever was put around the model."""
-    while name.startswith(WRAPPERS):
-        name = name.partition(".")[2]
-    return name

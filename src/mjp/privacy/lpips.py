@@ -1,7 +1,7 @@
 """LPIPS (Zhang et al. 2018) with AlexNet features, through the `lpips` package.
 
-The package carries the learned linear weights but not the AlexNet; left alone it would download that. Here the backbone
-comes from a given file or from torchvision's cache, and where neither is there LPIPS is "not available".
+The package carries the learned linear weights but not the AlexNet, which it would download. Here the backbone comes
+from a file or from torchvision's cache; if neither exists, LPIPS is "not available".
 
 Pictures go in at their own size, so the figures are the package's. AlexNet needs 31 pixels; at CIFAR's 32 its three
 deepest layers see a single position: coarse, but defined. Smaller pictures have no LPIPS, because enlarging them first
@@ -19,7 +19,7 @@ from torch import Tensor
 from mjp.common.errors import InputError
 from mjp.privacy.metrics import Perceptual
 
-LEAST = 31  # pixels: 11×11 stride 4, then two poolings of 3×3
+MIN_SIDE = 31  # pixels: 11×11 stride 4, then two poolings of 3×3
 CONVOLUTIONS = (0, 3, 6, 8, 10)  # their places in torchvision's AlexNet.features
 
 
@@ -35,14 +35,14 @@ def find_lpips(path: str | Path | None = None) -> tuple[Perceptual | None, str]:
         return None, "not available: pip install 'mjp[lpips]'"
     file = _cached() if path is None else Path(path)
     if file is None:
-        return None, f"not available: no alexnet-*.pth in {_cache()}, and no other backbone file was given"
+        return None, f"not available: no alexnet-*.pth in {_cache()}, and no backbone file was named"
     network = _network(lpips, _backbone(file))
 
     @torch.no_grad()
-    def measure(original: Tensor, found: Tensor) -> float | None:
-        if min(original.shape[-2:]) < LEAST:
+    def measure(original: Tensor, reconstruction: Tensor) -> float | None:
+        if min(original.shape[-2:]) < MIN_SIDE:
             return None
-        pair = (picture.detach().float().cpu().unsqueeze(0) for picture in (original, found))
+        pair = (picture.detach().float().cpu().unsqueeze(0) for picture in (original, reconstruction))
         return float(network(*pair, normalize=True))  # normalize: [0, 1] → [−1, 1]
 
     return measure, f"AlexNet from {file}"
@@ -63,7 +63,7 @@ def _backbone(file: Path) -> dict[str, Tensor]:
         weights = torch.load(file, map_location="cpu", weights_only=True)
         return {name: weights[name].float() for name in names}
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:  # torch writes paragraphs
-        raise InputError(f"the LPIPS backbone {file} cannot be read as weights: give torchvision's AlexNet") from error
+        raise InputError(f"the LPIPS backbone {file} cannot be read as weights: name torchvision's AlexNet") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"the LPIPS backbone {file} is not an AlexNet: it needs {names[0]} … {names[-1]}") from error
 

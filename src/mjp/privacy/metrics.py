@@ -1,7 +1,7 @@
 """How close a reconstruction comes to the picture it was made from.
 
 Every function takes RGB pictures in [0, 1], one (3, H, W) or a batch (B, 3, H, W), works in float64 and gives one value
-per picture. A picture that is not finite, or that has no counterpart, is refused: it must never enter a mean.
+per picture. A picture that is not finite, or that has no counterpart, is refused, so that it never enters a mean.
 
 mse, psnr, ssim    pixel by pixel; psnr and ssim are scikit-image's
 fft2d              1 − cosine of the spectra, as published before; legacy, see there
@@ -30,7 +30,7 @@ Perceptual = Callable[[Tensor, Tensor], float | None]  # LPIPS of one picture; N
 
 @dataclass(frozen=True)
 class Score:
-    """All metrics of one reconstruction; None means not available, or that there is no such patch."""
+    """All metrics of one reconstruction; None means not available, or that no patch is of that kind."""
 
     mse: float
     psnr: float
@@ -44,47 +44,47 @@ class Score:
 
 
 def score(
-    original: Tensor, found: Tensor, *, patch: int, mask: Tensor | None = None, lpips: Perceptual | None = None
+    original: Tensor, reconstruction: Tensor, *, patch: int, mask: Tensor | None = None, lpips: Perceptual | None = None
 ) -> Score:
-    """Every metric of one (3, H, W) reconstruction; `mask` (N,) says which patches were masked, None that none was.
+    """Every metric of one (3, H, W) reconstruction; `mask` (N,): the masked patches, None if no patch is masked.
 
-    Values outside [0, 1] are clamped first: nobody looks at a picture otherwise, and it only brings it closer.
+    Values outside [0, 1] are clamped first, as they are when a picture is shown; that only brings it closer.
     """
-    original, found = _pictures(original, found, dims=(3,))
+    original, reconstruction = _pictures(original, reconstruction, dims=(3,))
     if original.min() < 0 or original.max() > 1:
         raise InputError("the original picture has values outside [0, 1]: score pictures before normalisation")
-    found = found.clamp(0, 1)
-    masked, unmasked = _psnr_apart(original, found, patch, mask)
+    reconstruction = reconstruction.clamp(0, 1)
+    masked, unmasked = _psnr_apart(original, reconstruction, patch, mask)
     return Score(
-        mse=mse(original, found).item(),
-        psnr=psnr(original, found).item(),
-        ssim=ssim(original, found).item(),
-        lpips=None if lpips is None else lpips(original, found),
-        fft2d=fft2d(original, found).item(),
-        recovered=recovered_share(original, found, patch).item(),
-        permuted_psnr=best_permutation_psnr(original, found, patch),
+        mse=mse(original, reconstruction).item(),
+        psnr=psnr(original, reconstruction).item(),
+        ssim=ssim(original, reconstruction).item(),
+        lpips=None if lpips is None else lpips(original, reconstruction),
+        fft2d=fft2d(original, reconstruction).item(),
+        recovered=recovered_share(original, reconstruction, patch).item(),
+        permuted_psnr=best_permutation_psnr(original, reconstruction, patch),
         psnr_masked=masked,
         psnr_unmasked=unmasked,
     )
 
 
-def mse(original: Tensor, found: Tensor) -> Tensor:
+def mse(original: Tensor, reconstruction: Tensor) -> Tensor:
     """Mean squared error of each picture."""
-    original, found = _pictures(original, found)
-    return (original - found).square().mean((-3, -2, -1))
+    original, reconstruction = _pictures(original, reconstruction)
+    return (original - reconstruction).square().mean((-3, -2, -1))
 
 
-def psnr(original: Tensor, found: Tensor) -> Tensor:
+def psnr(original: Tensor, reconstruction: Tensor) -> Tensor:
     """Peak signal-to-noise ratio of each picture in dB, at most `CEILING`. Average these, not the errors."""
-    return _decibels(mse(original, found))
+    return _decibels(mse(original, reconstruction))
 
 
-def ssim(original: Tensor, found: Tensor) -> Tensor:
+def ssim(original: Tensor, reconstruction: Tensor) -> Tensor:
     """Structural similarity of each picture (Wang et al. 2004): Gaussian window of 11 pixels, σ 1.5, K = .01, .03.
 
     Only windows inside the picture count, and colours are averaged, as scikit-image does it.
     """
-    x, y = _pictures(original, found)
+    x, y = _pictures(original, reconstruction)
     if min(x.shape[-2:]) < 11:
         raise InputError(f"SSIM looks through windows of 11 pixels, the picture has {_size(x)}: use larger pictures")
     mean_x, mean_y = _blur(x), _blur(y)
@@ -95,51 +95,53 @@ def ssim(original: Tensor, found: Tensor) -> Tensor:
     return (luminance * structure).mean((-3, -2, -1))
 
 
-def fft2d(original: Tensor, found: Tensor) -> Tensor:
+def fft2d(original: Tensor, reconstruction: Tensor) -> Tensor:
     """1 − cosine of the two pictures' 2-D spectra. Legacy: kept to compare with published tables.
 
     By Parseval's theorem this is 1 − cosine of the pixels themselves, so it ignores brightness and says nothing about
     frequencies. Against a black picture it is 1.
     """
-    a, b = (torch.fft.fft2(x).flatten(-3) for x in _pictures(original, found))
+    a, b = (torch.fft.fft2(x).flatten(-3) for x in _pictures(original, reconstruction))
     product = (a * b.conj()).real.sum(-1)
     lengths = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
     return 1 - product / lengths.clamp(min=1e-12)
 
 
-def patch_psnr(original: Tensor, found: Tensor, patch: int) -> Tensor:
+def patch_psnr(original: Tensor, reconstruction: Tensor, patch: int) -> Tensor:
     """(N,) or (B, N): PSNR of each patch in dB, patches in reading order."""
-    a, b = (patchify(x, patch) for x in _pictures(original, found))
+    a, b = (patchify(x, patch) for x in _pictures(original, reconstruction))
     return _decibels((a - b).square().mean(-1))
 
 
-def recovered_share(original: Tensor, found: Tensor, patch: int) -> Tensor:
+def recovered_share(original: Tensor, reconstruction: Tensor, patch: int) -> Tensor:
     """Share of each picture's patches that are right to more than `RECOVERED` dB."""
-    return (patch_psnr(original, found, patch) > RECOVERED).double().mean(-1)
+    return (patch_psnr(original, reconstruction, patch) > RECOVERED).double().mean(-1)
 
 
-def best_permutation_psnr(original: Tensor, found: Tensor, patch: int) -> float:
+def best_permutation_psnr(original: Tensor, reconstruction: Tensor, patch: int) -> float:
     """PSNR of one reconstruction after the reordering of its patches that brings it closest to the original.
 
     The gap to `psnr` is what wrong places cost.
     """
-    original, found = _pictures(original, found, dims=(3,))
-    a, b = patchify(original, patch), patchify(found, patch)  # (N, 3·P·P)
+    original, reconstruction = _pictures(original, reconstruction, dims=(3,))
+    a, b = patchify(original, patch), patchify(reconstruction, patch)  # (N, 3·P·P)
     return _decibels((a - b[_assign(a, b)]).square().mean()).item()
 
 
-def match_batch(originals: Tensor, found: Tensor) -> Tensor:
-    """(B,) which reconstruction belongs to which original: found[match[i]] is the one for originals[i].
+def match_batch(originals: Tensor, reconstruction: Tensor) -> Tensor:
+    """(B,) which reconstruction belongs to which original: reconstruction[match[i]] is the one for originals[i].
 
     Gradients of a batch do not say in which order its pictures came, so the order with the least total error is taken.
     """
-    originals, found = _pictures(originals, found, dims=(4,))
-    return _assign(originals.flatten(1), found.flatten(1))
+    originals, reconstruction = _pictures(originals, reconstruction, dims=(4,))
+    return _assign(originals.flatten(1), reconstruction.flatten(1))
 
 
-def _psnr_apart(original: Tensor, found: Tensor, patch: int, mask: Tensor | None) -> tuple[float | None, float | None]:
+def _psnr_apart(
+    original: Tensor, reconstruction: Tensor, patch: int, mask: Tensor | None
+) -> tuple[float | None, float | None]:
     """PSNR over the pixels of the masked and of the unmasked patches."""
-    errors = (patchify(original, patch) - patchify(found, patch)).square().mean(-1)  # (N,)
+    errors = (patchify(original, patch) - patchify(reconstruction, patch)).square().mean(-1)  # (N,)
     masked = torch.zeros_like(errors, dtype=torch.bool) if mask is None else _check_mask(mask, len(errors))
     parts = (errors[masked], errors[~masked])
     first, second = (_decibels(part.mean()).item() if len(part) else None for part in parts)
@@ -150,8 +152,8 @@ def _assign(targets: Tensor, candidates: Tensor) -> Tensor:
     """(N,) the one-to-one choice of candidates with the least total squared distance to the (N, D) targets."""
     # differences, not |a|² + |b|² − 2ab: that cancels, and near-copies would be matched at random
     distances = torch.cdist(targets, candidates, compute_mode="donot_use_mm_for_euclid_dist").square()
-    _, chosen = linear_sum_assignment(distances.cpu().numpy())
-    return torch.from_numpy(chosen).to(targets.device)
+    _, assignment = linear_sum_assignment(distances.cpu().numpy())
+    return torch.from_numpy(assignment).to(targets.device)
 
 
 def _decibels(error: Tensor) -> Tensor:
@@ -167,20 +169,20 @@ def _blur(x: Tensor) -> Tensor:
     return planes.view(*x.shape[:-2], *planes.shape[-2:])
 
 
-def _pictures(original: Tensor, found: Tensor, dims: tuple[int, ...] = (3, 4)) -> tuple[Tensor, Tensor]:
+def _pictures(original: Tensor, reconstruction: Tensor, dims: tuple[int, ...] = (3, 4)) -> tuple[Tensor, Tensor]:
     """Both in float64, or the reason why they cannot be compared."""
-    if original.shape != found.shape:
+    if original.shape != reconstruction.shape:
         raise InputError(
-            f"pictures of shape {tuple(original.shape)} and reconstructions of shape {tuple(found.shape)} do not pair "
-            "up: every original needs one reconstruction of its size"
+            f"pictures of shape {tuple(original.shape)} and reconstructions of shape {tuple(reconstruction.shape)} do "
+            "not pair up: every original needs one reconstruction of its size"
         )
     if original.ndim not in dims or original.shape[-3] != 3 or original.numel() == 0:
-        wanted = " or ".join({3: "(3, H, W)", 4: "(B, 3, H, W)"}[n] for n in dims)
-        raise InputError(f"pictures must be RGB of shape {wanted}, not {tuple(original.shape)}")
-    for name, picture in (("original", original), ("reconstruction", found)):
+        shapes = " or ".join({3: "(3, H, W)", 4: "(B, 3, H, W)"}[n] for n in dims)
+        raise InputError(f"pictures must be RGB of shape {shapes}, not {tuple(original.shape)}")
+    for name, picture in (("original", original), ("reconstruction", reconstruction)):
         if not picture.isfinite().all():
-            raise InputError(f"the {name} has values that are not finite: it is no picture and gets no score")
-    return original.double(), found.double()
+            raise InputError(f"the {name} has values that are not finite: it cannot be scored")
+    return original.double(), reconstruction.double()
 
 
 def _check_mask(mask: Tensor, cells: int) -> Tensor:

@@ -12,7 +12,8 @@ from mjp import __version__
 from mjp.common.errors import InputError
 from mjp.pictures.decode import read_png
 
-KINDS = ("eval", "study", "attack", "audit", "aladin eval", "aladin bench")  # the commands whose results have a section
+# the commands whose results have a section
+KINDS = ("eval", "study", "attack", "attack-update", "audit", "aladin eval", "aladin bench")
 USUAL = Path("out")
 Found = TypeVar("Found")
 

@@ -7,19 +7,20 @@ import torch
 from torch import Tensor
 
 from clients import prior, tiny
+from mjp.privacy.info import UpdateInfo
 from mjp.privacy.server.linear import (
     PatchModes,
-    calm,
     conjugate_gradients,
     denoised,
     noise_of,
     solve_mixed,
     solve_open,
     solve_spanned,
+    solve_until_plausible,
 )
 from mjp.privacy.server.prior import Prior, fit_prior
 from mjp.privacy.server.view import View
-from mjp.privacy.update import Facts, Update
+from mjp.privacy.update import Update
 
 COLOUR = torch.tensor([[0.05, 0.04, 0.03], [0.04, 0.06, 0.04], [0.03, 0.04, 0.07]], dtype=torch.float64)
 
@@ -84,7 +85,7 @@ def view() -> View:
     small = tiny(img_size=8, patch_size=4)
     tensors = {name: torch.ones_like(p) for name, p in small.named_parameters()}
     known = Prior(prior().mean[:, :8, :8], COLOUR, 0.8, prior().limits)
-    return View(Update(tensors, Facts(size=(8, 8))), small, known)
+    return View(Update(tensors, UpdateInfo(size=(8, 8))), small, known)
 
 
 def dense() -> tuple[Tensor, Tensor]:
@@ -156,8 +157,8 @@ def test_equations_that_hold_are_believed_whatever_the_picture_looks_like() -> N
     """Also where no label can be told, so that the picture's own gradient cannot speak for it."""
     wild = 50 * drawn(4, 48)
     assert not view().prior.plausible(view().picture(wild))
-    assert calm(view(), lambda noise: wild / (1 + noise), 5e-4)[1] == 5e-4
-    taken = calm(view(), lambda noise: wild / (1 + noise), 5e-3)[1]
+    assert solve_until_plausible(view(), lambda noise: wild / (1 + noise), 5e-4)[1] == 5e-4
+    taken = solve_until_plausible(view(), lambda noise: wild / (1 + noise), 5e-3)[1]
     assert taken > 5e-3  # with less certain equations, as much noise as makes a picture of it
 
 

@@ -1,12 +1,12 @@
 """APRIL (Lu et al., CVPR 2022), closed form on a modified network: a first block without LayerNorm and residual.
 
-Attention is then fed by z = x W ᵀ + b + E itself, and with W_q, W_k, W_v its projections
+The input of attention is then z = x Wᵀ + b + E itself, and with its projections W_q, W_k, W_v
 
     B = W_qᵀ ∂L/∂W_q + W_kᵀ ∂L/∂W_k + W_vᵀ ∂L/∂W_v = Aᵀ z,   A = ∂L/∂z = ∂L/∂E
 
-so z solves Aᵀ z = B; E, b and the prefix tokens are public, and the patch projection gives the pixels. A network nobody
-trains: its leakage must not be put beside the accuracy of another. A is badly conditioned (1e7 at initialisation), so
-it takes gradients in float64.
+so z solves Aᵀ z = B; E, b and the prefix tokens are public, and the patch projection gives the pixels. Nobody trains
+this network: its leakage must not be put beside the accuracy of another. A is badly conditioned (1e7 at
+initialisation), so the attack needs gradients in float64.
 """
 
 import copy
@@ -19,13 +19,17 @@ from torch import Tensor, nn
 
 from mjp.method.model import MJP
 from mjp.privacy.server.linear import solve_spanned
+from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
-NAME, TITLE = "april", "APRIL (modified network: block 0 without LayerNorm and residual)"
+NAME = "april"
+TITLE = "APRIL (modified network: block 0 without LayerNorm and residual)"
+HELP = "the published closed form; on a network whose first block has no LayerNorm and no residual"
+NEEDS = ("one", "positions", "qkv", "no_norm")
 
 
 class BareBlock(nn.Module):
-    """A timm block whose attention stands alone: no LayerNorm before it, no connection around it."""
+    """A timm block with bare attention: no LayerNorm before it, no residual connection around it."""
 
     def __init__(self, block: Any) -> None:
         super().__init__()
@@ -37,7 +41,7 @@ class BareBlock(nn.Module):
 
 
 def network(model: MJP) -> MJP:
-    """The network that APRIL attacks, with the weights of the given one; one that it cannot attack, as it is."""
+    """The network that APRIL attacks, with the same weights; a network that cannot be modified is returned as it is."""
     modified = copy.deepcopy(model)
     if _fits(modified.model):
         blocks: Any = modified.model.blocks
@@ -46,7 +50,7 @@ def network(model: MJP) -> MJP:
 
 
 def _fits(vit: Any) -> bool:
-    """Whether E is added right before a first block whose attention can stand alone."""
+    """Whether E is added directly before a first block of timm's standard kind."""
     if not isinstance(vit, VisionTransformer) or not isinstance(vit.norm_pre, nn.Identity):
         return False
     return isinstance(vit.blocks[0], Block | BareBlock)
@@ -54,23 +58,23 @@ def _fits(vit: Any) -> bool:
 
 def run(view: View) -> Reconstruction:
     if not _fits(view.vit):
-        raise Refused("it is for timm's standard block right behind the position embeddings, which this model has not")
-    view.require("one", "positions", "qkv", "no_norm")
+        raise Refused("this model does not have timm's standard block right behind the position embeddings")
+    require(view, *NEEDS)
     tokens, condition = recover_tokens(view)
     prefix = view.vit.num_prefix_tokens
     pixels = tokens[prefix:] - view.bias - view.table  # (N, D) = X Wᵀ
     basis = torch.linalg.svd(view.weight, full_matrices=False)[2]  # the pixels that W can see
     noise = min(view.resolution * condition, 1.0) * float(pixels.square().mean().sqrt())
-    everything = torch.eye(view.weight.shape[1], dtype=basis.dtype)
-    found = solve_spanned(view, everything, view.weight, pixels.T, noise)
-    return view.reconstruction(found, condition=condition, open_dimensions=len(everything) - len(basis))
+    all_pixels = torch.eye(view.weight.shape[1], dtype=basis.dtype)
+    patches = solve_spanned(view, all_pixels, view.weight, pixels.T, noise)
+    return view.reconstruction(patches, condition=condition, open_dimensions=len(all_pixels) - len(basis))
 
 
 def recover_tokens(view: View) -> tuple[Tensor, float]:
     """z (T, D), and the condition number of A."""
-    mixing, known = equations(view)
+    mixing, mixed = equations(view)
     values = torch.linalg.svdvals(mixing)
-    return solve(mixing, known), float(values[0] / values[-1].clamp(min=1e-300))
+    return solve(mixing, mixed), float(values[0] / values[-1].clamp(min=1e-300))
 
 
 def equations(view: View) -> tuple[Tensor, Tensor]:
@@ -84,7 +88,7 @@ def equations(view: View) -> tuple[Tensor, Tensor]:
 def _prefix_rows(view: View) -> Tensor:
     """The rows of A for class and register tokens: of ∂L/∂E, or of the tokens themselves where E has no rows for them.
 
-    The patches' rows are not taken from ∂L/∂E as it is: the localization loss has a part in those.
+    The rows of the patches come from `view.positions`, which leaves the localization loss out.
     """
     rows = view.gradients["pos_embed"][0, : -len(view.table)]
     if len(rows) == view.vit.num_prefix_tokens:
@@ -95,6 +99,6 @@ def _prefix_rows(view: View) -> Tensor:
     return torch.cat([view.gradients[name][0] for name in names])
 
 
-def solve(mixing: Tensor, known: Tensor, driver: str = "gelsy") -> Tensor:
+def solve(mixing: Tensor, mixed: Tensor, driver: str = "gelsy") -> Tensor:
     """z (T, D). `gelsy` gives what `gelsd` gives, in a fraction of the time."""
-    return torch.linalg.lstsq(mixing.T, known, driver=driver).solution
+    return torch.linalg.lstsq(mixing.T, mixed, driver=driver).solution

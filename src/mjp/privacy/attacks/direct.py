@@ -2,25 +2,30 @@
 
     For one picture ∂L/∂W = Gᵀ X with G = ∂L/∂E, so X = (Gᵀ)⁺ ∂L/∂W whenever rank G = N ≤ D.
 
-Any loss, any depth, no property of the network but "token = W x + b + E". D equations for N unknowns per pixel: what
-the excess of D − N equations cannot explain is noise, and its size decides how far the solution leans on the prior. It
-holds for the sum of FedAvg's local steps as it does for one: every step has the same X. Several pictures give one, a
-mixture of them, with the others as noise.
+Any loss and any depth: the only property used is "token = W x + b + E". There are D equations for N unknowns per pixel:
+what the D − N surplus equations leave unexplained is noise, and its size decides how far the solution leans on the
+prior. The same holds for the sum of FedAvg's local steps, since every step has the same X. An update of several
+pictures gives one mixture of them, with the other pictures as noise.
 """
 
 import torch
+from torch import Tensor
 
-from mjp.privacy.server.linear import calm, noise_of, solve_mixed
+from mjp.privacy.server.linear import noise_of, solve_mixed, solve_until_plausible
+from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
-NAME, TITLE = "direct", "direct closed form"
-MOST = 64  # pictures
+NAME = "direct"
+TITLE = "direct closed form"
+HELP = "solves a linear system for all pixels; needs the gradient of the position table"
+NEEDS = ("projection", "positions")
+MAX_BATCH = 64
 
 
 def run(view: View) -> Reconstruction:
-    view.require("projection", "positions")
-    if view.facts.batch > MOST:
-        raise Refused(f"the update is of {view.facts.batch} pictures: beyond {MOST} nothing of one can be told apart")
+    require(view, *NEEDS)
+    if view.info.batch > MAX_BATCH:
+        raise Refused(f"the update is of {view.info.batch} pictures: beyond {MAX_BATCH} they cannot be told apart")
     mixing, mixed = view.positions, view.projection  # (N, D), (D, P)
     cells, width = mixing.shape
     if cells > width:
@@ -28,9 +33,13 @@ def run(view: View) -> Reconstruction:
     noise = noise_of(view, mixing, mixed)
     scale = float(mixed.square().mean().sqrt())
     measured = float(noise.square().mean().sqrt()) / scale
-    # what is alike in all modes is noise on the numbers, and G has its share of that
+    # noise that is the same in all modes is on the numbers, so G has its share of it
     white = float(noise.min()) / scale * float(mixing.square().mean().sqrt())
-    found, taken = calm(view, lambda level: solve_mixed(view, mixing, mixed, noise, white, level / measured), measured)
+
+    def solve(level: float) -> Tensor:
+        return solve_mixed(view, mixing, mixed, noise, white, level / measured)
+
+    patches, accepted = solve_until_plausible(view, solve, measured)
     values = torch.linalg.svdvals(mixing)
     condition = float(values[0] / values[-1].clamp(min=1e-300))
-    return view.reconstruction(found, condition=condition, noise=taken)
+    return view.reconstruction(patches, condition=condition, noise=accepted)

@@ -1,13 +1,13 @@
-"""Span attack: needs no gradient of any position embedding. One picture, first block as timm builds it (pre-norm).
+"""Span attack: needs no gradient of a position embedding. One picture, first block as timm builds it (pre-norm).
 
 The rows of ∂L/∂W span the patches:           x_i = a_i B,  B (N, P)
 The rows of ∂L/∂W_qkv span the normalised tokens S, and LayerNorm is linear up to a scale s_i, so for every i
 
     Q (γ ⊙ C(W B ᵀa_i + b + E_i)) = 0          Q projects off S and off β, C centres
 
-linear in a_i, with public E_i: the values of the position table tell the patches apart although its gradient stays
-at home. Unique when N + T ≤ D − 1 (T tokens). Directions that stay open (too narrow a network; the differences of
-patches that share E_unk) and noise are left to the prior.
+linear in a_i, with public E_i: the values of the position table tell the patches apart although its gradient is
+withheld. Unique when N + T ≤ D − 1 (T tokens). The prior decides the directions that stay open (in a narrow network;
+the differences of patches that share E_unk) and what noise hides.
 """
 
 from typing import Any
@@ -15,14 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mjp.privacy.server.linear import calm, solve_spanned
+from mjp.privacy.server.linear import solve_spanned, solve_until_plausible
+from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
-NAME, TITLE = "span", "span attack (no position gradients)"
+NAME = "span"
+TITLE = "span attack (no position gradients)"
+HELP = "needs no position gradient: the public values of the position table tell the patches apart"
+NEEDS = ("one", "projection", "qkv", "values", "norm")
 
 
 def run(view: View) -> Reconstruction:
-    view.require("one", "projection", "qkv", "values", "norm")
+    require(view, *NEEDS)
     cells, width = view.table.shape
     tokens = cells + view.vit.num_prefix_tokens
     if tokens >= width - 1:
@@ -39,11 +43,13 @@ def run(view: View) -> Reconstruction:
     open_ = max(cells + tokens - (width - 1), int(mask.sum()) - 1, 0)
     noise = _noise(view, mixing, target, rank=cells - open_, equations=width - 1 - tokens)
     scale = float(target.square().mean().sqrt())
-    found, _ = calm(
-        view, lambda deviation: solve_spanned(view, basis, mixing, target, deviation * scale), noise / scale
-    )
+
+    def solve(deviation: float) -> Tensor:
+        return solve_spanned(view, basis, mixing, target, deviation * scale)
+
+    patches, _ = solve_until_plausible(view, solve, noise / scale)
     condition = float(values[0] / values[cells - open_ - 1])
-    return view.reconstruction(found, condition=condition, open_dimensions=open_, masked=int(mask.sum()))
+    return view.reconstruction(patches, condition=condition, open_dimensions=open_, masked=int(mask.sum()))
 
 
 def _row_space(matrix: Tensor, rank: int) -> Tensor:
@@ -76,8 +82,8 @@ def _scaled(view: View, columns: Tensor) -> Tensor:
 def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
     """Which patches share E_unk: by the zero rows of ∂L/∂E, or, where that is withheld, by which equations hold.
 
-    With E_unk they hold for every patch as soon as one is masked (that one solves them), and for none otherwise. With
-    its own E_i they hold for unmasked patches alone.
+    With E_unk they hold for every patch as soon as one is masked (its own a solves them), and for none otherwise. With
+    E_i they hold for the unmasked patches only.
     """
     if view.model.unknown is None or "pos_embed" in view.gradients:
         return view.mask
@@ -92,7 +98,7 @@ def _mask(view: View, mixing: Tensor, off: Any) -> Tensor:
 
 
 def _noise(view: View, mixing: Tensor, target: Tensor, *, rank: int, equations: int) -> float:
-    """Deviation of the equations' right-hand sides: what they cannot explain, or, with none too many, the tilt of S."""
+    """Deviation of the right-hand sides: what surplus equations leave unexplained or, without those, the tilt of S."""
     floor = view.resolution * float(target.square().mean().sqrt())
     if equations <= rank:
         return max(_tilt(view), floor)
@@ -102,12 +108,13 @@ def _noise(view: View, mixing: Tensor, target: Tensor, *, rank: int, equations: 
 
 
 def _tilt(view: View) -> float:
-    """Deviation of tokens off the span S that a noisy ∂L/∂W_qkv shows.
+    """How far tokens deviate from the span S of a noisy ∂L/∂W_qkv.
 
     Beyond its rank T the singular values σ are noise alone, of e per entry. It tilts direction k of S by e / σ_k, which
-    moves a token as far as it lies along k; those of the mean picture are a good measure.
+    moves a token in proportion to its component along k; the tokens of the mean picture are a good measure of that.
     """
-    gradient, tokens = view.gradients["blocks.0.attn.qkv.weight"], len(view.table) + view.vit.num_prefix_tokens
+    gradient = view.gradients["blocks.0.attn.qkv.weight"]
+    tokens = len(view.table) + view.vit.num_prefix_tokens
     _, values, rows = torch.linalg.svd(gradient, full_matrices=False)
     spare = (gradient.shape[0] - tokens) * (gradient.shape[1] - tokens)
     noise = values[tokens:].norm() / spare**0.5

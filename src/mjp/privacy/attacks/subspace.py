@@ -2,14 +2,14 @@
 
 Masked rows of ∂L/∂E are exactly zero, so the mask is public; ∂L/∂E_unk = Σ_masked g_m. With u unmasked, m masked:
 
-    ∂L/∂W = G_uᵀ X_u + G_mᵀ X_m,   G_m unknown but for the sum of its rows
+    ∂L/∂W = G_uᵀ X_u + G_mᵀ X_m,   of G_m only the sum of its rows is public
 
     projected off span(G_u) its rows span X_m:       X_m = Z_m Q,  Q (k, P)
     the sum of the g_m, projected alike, gives c:    Z_m c = 1
     and for the unmasked:                            X_u = (G_uᵀ)⁺ ∂L/∂W + Z_u Q,   Z_u c = −(G_uᵀ)⁺ ∂L/∂E_unk
 
-So every patch is known up to the k − 1 differences of the masked patches: k = 1 is exact, and the prior decides the
-rest. What those dimensions are cannot be improved on by any attack that is linear in the first layer.
+So every patch is determined up to the k − 1 differences of the masked patches: k = 1 is exact, and the prior decides
+the rest. No attack that is linear in the first layer can narrow those dimensions down.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,20 @@ import torch
 from torch import Tensor
 
 from mjp.privacy.server.linear import solve_open
+from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
-NAME, TITLE = "subspace", "mask-aware subspace attack"
+NAME = "subspace"
+TITLE = "mask-aware subspace attack"
+HELP = "made for MJP: reads the mask off the gradient, recovers patches up to differences of masked ones"
+NEEDS = ("one", "step", "projection", "positions", "unknown")
 Columns = Callable[[Tensor], Tensor]
 
 
 def run(view: View) -> Reconstruction:
-    view.require("one", "step", "projection", "positions", "unknown")
-    mask, cells = view.mask, len(view.table)
+    require(view, *NEEDS)
+    mask = view.mask
+    cells = len(view.table)
     count = int(mask.sum())
     if count == 0:
         raise Refused("no row of the position gradient is zero: nothing was masked, use the direct attack")
@@ -38,13 +43,14 @@ def run(view: View) -> Reconstruction:
     rest = off(view.projection)  # (D, P) = (projected G_mᵀ) X_m
     basis = torch.linalg.svd(rest, full_matrices=False)[2][:count]  # Q (k, P)
     along = torch.linalg.lstsq(rest @ basis.T, off(view.unknown.unsqueeze(1))).solution[:, 0]  # c (k,)
-    known, level = view.weight.new_zeros(cells, basis.shape[1]), view.weight.new_ones(cells)
-    known[~mask] = solve(view.projection)
+    origin = view.weight.new_zeros(cells, basis.shape[1])
+    level = view.weight.new_ones(cells)
+    origin[~mask] = solve(view.projection)
     level[~mask] = -solve(view.unknown.unsqueeze(1))[:, 0]
-    known = known + torch.outer(level, along @ basis) / along.square().sum()
+    origin = origin + torch.outer(level, along @ basis) / along.square().sum()
     free = torch.linalg.svd(along.unsqueeze(0))[2][1:] @ basis  # (k − 1, P): rows z Q with z·c = 0
-    found = solve_open(view, known, free)
-    return view.reconstruction(found, condition=condition, open_dimensions=count - 1, masked=count)
+    patches = solve_open(view, origin, free)
+    return view.reconstruction(patches, condition=condition, open_dimensions=count - 1, masked=count)
 
 
 def _pseudo_inverse(mixing: Tensor) -> tuple[Columns, float]:

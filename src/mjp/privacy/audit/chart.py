@@ -6,9 +6,9 @@ from typing import Any
 from mjp.common.charts import COLOURS, pyplot
 from mjp.common.files import write_atomically
 
-SETTINGS = {"a": ("o", 0.0), "b": ("s", -0.17), "c": ("^", 0.17)}  # marker, and place within the row of a defence
+SETTINGS = {"a": ("o", 0.0), "b": ("s", -0.17), "c": ("^", 0.17)}  # marker, and its offset in the row of a defence
 MEANING = {"a": "(a) picture", "b": "(b) shuffled picture", "c": "(c) picture behind the jigsaw"}
-MOST = 60.0  # dB: nobody sees a difference beyond, and exact recoveries would press the rest together
+MAX_DECIBELS = 60.0  # differences beyond are invisible, and exact recoveries would squeeze the rest
 
 
 def draw_audit(rows: list[dict[str, Any]], path: Path) -> None:
@@ -34,16 +34,17 @@ def draw_audit(rows: list[dict[str, Any]], path: Path) -> None:
 def _draw_row(axis: Any, row: dict[str, Any], y: float, colour: str) -> None:
     """The guess as a bar, the best attack as a marker with its interval; beyond the scale, at its end with a number."""
     marker, shift = SETTINGS[row["setting"]]
-    y, guess = y + shift, row["attacks"]["guess"]["psnr"][0]
+    y = y + shift
+    guess = row["attacks"]["guess"]["psnr"][0]
     axis.plot([guess, guess], [y - 0.16, y + 0.16], color="#888888", linewidth=2)
     if row["best"] is None:
         return
-    mean, low, high = (min(value, MOST) for value in row["attacks"][row["best"]]["psnr"])
-    axis.errorbar(mean, y, xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, markersize=6)
-    true = row["attacks"][row["best"]]["psnr"][0]
-    if true > MOST:
+    mean = row["attacks"][row["best"]]["psnr"][0]
+    x, low, high = (min(value, MAX_DECIBELS) for value in row["attacks"][row["best"]]["psnr"])
+    axis.errorbar(x, y, xerr=[[x - low], [high - x]], fmt=marker, color=colour, markersize=6)
+    if mean > MAX_DECIBELS:
         place: dict[str, Any] = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
-        axis.annotate(f"→ {true:.0f}", (mean, y), color=colour, annotation_clip=False, **place)
+        axis.annotate(f"→ {mean:.0f}", (x, y), color=colour, annotation_clip=False, **place)
 
 
 def _legend(plt: Any, settings: set[str]) -> list[Any]:

@@ -1,8 +1,8 @@
-"""Most probable pictures under linear equations: the shapes in which gradients pose them, and one solver.
+"""Most probable pictures under linear equations: the three forms in which gradients pose them, and one solver.
 
-    mixed    Gᵀ X = M + noise                  every pixel column is mixed over the patches by a known G
-    spanned  X = Z B, A Zᵀ = C + noise         every patch lies in a common span B, under equations of its own
-    open     X = X₀ + Z B, Z free              every patch is known up to a common subspace B
+    mixed    Gᵀ X = M + noise                  every pixel column is mixed over the patches by a public G
+    spanned  X = Z B, A Zᵀ = C + noise         all patches are in a common span B, each with equations of its own
+    open     X = X₀ + Z B, Z free              every patch is determined up to a common subspace B
 
 All minimise (misfit / noise) + (distance from the prior), by conjugate gradients; the preconditioner is the exact
 solution of the same problem without the coupling between patches, so a few dozen steps suffice.
@@ -18,23 +18,26 @@ from mjp.pictures.tensors import per_channel
 from mjp.privacy.server.self_check import explains
 from mjp.privacy.server.view import View
 
-STEPS, TOLERANCE, RATIO = 60, 1e-7, 1e12
-PATIENCE, EXACT = 16, 1e-3  # other pictures and masked patches leave far more than this unexplained
+MAX_STEPS = 60  # of conjugate gradients
+TOLERANCE = 1e-7
+MAX_RATIO = 1e12  # of certainty to prior: beyond it, rounding would leave nothing of the prior
+MAX_ATTEMPTS = 16  # each with four times the noise of the last
+EXACT = 1e-3  # noise below which equations hold: other pictures and masked patches leave far more unexplained
 
 
-def calm(view: View, solve: Callable[[float], Tensor], noise: float) -> tuple[Tensor, float]:
-    """Solve, with more noise assumed as long as the result is wilder than pictures are.
+def solve_until_plausible(view: View, solve: Callable[[float], Tensor], noise: float) -> tuple[Tensor, float]:
+    """Solve, assuming more noise as long as the result is rougher than pictures are.
 
-    Errors that are not white (another picture in the batch, masked patches) hide from an estimate of the noise, but
-    not here. Equations that hold to three digits are believed whatever the picture looks like, and so is one whose
-    own gradient explains the update. Gives X (N, P) and the noise, for equations of unit scale, at which it was taken.
+    Errors that are not white (another picture in the batch, masked patches) escape an estimate of the noise, but show
+    here. Equations that hold to three digits are believed whatever the picture looks like, and so is a picture whose
+    own gradient explains the update. Returns X (N, P) and the accepted noise, for equations of unit scale.
     """
-    for _ in range(PATIENCE):
-        found = solve(noise)
-        if noise < EXACT or view.prior.plausible(view.picture(found)) or explains(view, view.picture(found)):
+    for _ in range(MAX_ATTEMPTS):
+        patches = solve(noise)
+        if noise < EXACT or view.prior.plausible(view.picture(patches)) or explains(view, view.picture(patches)):
             break
         noise *= 4
-    return found, noise
+    return patches, noise
 
 
 def solve_mixed(
@@ -45,47 +48,48 @@ def solve_mixed(
     `noise` (P,): deviation of the noise in M for each mode of a patch's pixels; `white`: that of the noise in G;
     `times`: how many times worse M is than that.
     """
-    # Gᵀ = left · diag(values) · modes: in the coordinates Y = modes·X·pixel the equations fall apart into single ones
+    # Gᵀ = left · diag(values) · modes: in the coordinates Y = modes·X·pixel every equation has one unknown
     left, values, modes = torch.linalg.svd(mixing.T, full_matrices=False)  # (D, N), (N,), (N, N)
     values = denoised(values, mixing.shape, white)
-    pixel, start = PatchModes(view), view.patches(view.prior.mean)
-    seen = pixel.to(left.T @ mixed - values.unsqueeze(1) * (modes @ start))  # (N, P)
-    weight = values.unsqueeze(1) / (noise**2 + _others(view, seen, values, pixel)) / times**2
-    certainty, target = values.unsqueeze(1) * weight, weight * seen
+    pixel = PatchModes(view)
+    start = view.patches(view.prior.mean)
+    observed = pixel.to(left.T @ mixed - values.unsqueeze(1) * (modes @ start))  # (N, P)
+    weight = values.unsqueeze(1) / (noise**2 + _other_pictures(view, observed, values, pixel)) / times**2
+    certainty = values.unsqueeze(1) * weight
 
     def operator(y: Tensor) -> Tensor:
         return certainty * y + pixel.to(modes @ _precision(view, modes.T @ pixel.back(y)))
 
-    found = conjugate_gradients(operator, target, lambda y: y / (certainty + pixel.values))
-    return start + modes.T @ pixel.back(found)
+    solution = conjugate_gradients(operator, weight * observed, lambda y: y / (certainty + pixel.values))
+    return start + modes.T @ pixel.back(solution)
 
 
-def _others(view: View, seen: Tensor, values: Tensor, pixel: "PatchModes") -> Tensor | float:
-    """(N, P) variances that the other pictures of a batch add: like pictures in their pixels.
+def _other_pictures(view: View, observed: Tensor, values: Tensor, pixel: "PatchModes") -> Tensor | float:
+    """(N, P) variances that the other pictures of a batch add: in their pixels they look like pictures.
 
-    Each mode shows as much as there is of it beyond what one picture explains; it is no less than if the rows of G were
-    shared out evenly, and independent.
+    In each mode: what one picture does not explain, and at least what the others would add if the rows of G were
+    independent and of equal length.
     """
-    if view.facts.batch == 1:
+    if view.info.batch == 1:
         return 0.0
-    shown = (seen.square() / pixel.variances).mean(1)  # (N,) in units of the prior's variance
-    least = 2 * (view.facts.batch - 1) / view.facts.batch * values.square()
-    return (shown - values.square()).maximum(least).unsqueeze(1) * pixel.variances
+    energy = (observed.square() / pixel.variances).mean(1)  # (N,) in units of the prior's variance
+    least = 2 * (view.info.batch - 1) / view.info.batch * values.square()
+    return (energy - values.square()).maximum(least).unsqueeze(1) * pixel.variances
 
 
 def denoised(values: Tensor, shape: torch.Size, white: float) -> Tensor:
     """Singular values of a matrix without what white noise added to them (Gavish and Donoho 2017)."""
     rows, columns = (n * white**2 for n in shape)
     squared = values.square()
-    kept = ((squared - rows - columns).square() - 4 * rows * columns).clamp(min=0).sqrt() / values.clamp(min=1e-300)
-    return torch.where(values > rows**0.5 + columns**0.5, kept, torch.zeros_like(kept))
+    signal = ((squared - rows - columns).square() - 4 * rows * columns).clamp(min=0).sqrt() / values.clamp(min=1e-300)
+    return torch.where(values > rows**0.5 + columns**0.5, signal, torch.zeros_like(signal))
 
 
 def noise_of(view: View, mixing: Tensor, mixed: Tensor) -> Tensor:
-    """(P,) deviations for `solve_mixed`: what the D − N equations too many cannot explain, mode by mode.
+    """(P,) deviations for `solve_mixed`: what the D − N surplus equations leave unexplained, mode by mode.
 
-    Noise on the numbers is alike in all modes. Other pictures in the batch, or patches whose row of G is missing, look
-    like pictures: most of them in the smooth modes.
+    Noise on the numbers is the same in all modes. Other pictures in the batch, and patches whose row of G is missing,
+    look like pictures: they are strongest in the smooth modes.
     """
     basis = torch.linalg.svd(mixing, full_matrices=False)[2]  # (N, D): orthonormal rows
     excess = PatchModes(view).to(mixed - basis.T @ (basis @ mixed))
@@ -98,22 +102,21 @@ def solve_spanned(view: View, basis: Tensor, mixing: Tensor, target: Tensor, noi
     """The most probable X = Z·basis with mixing Zᵀ = target (·, N) up to white noise; basis (r, P) orthonormal."""
     start = view.patches(view.prior.mean)
     offset = start @ basis.T  # (N, r)
-    # beyond this ratio of certainty to prior, rounding would leave nothing of the prior where the equations are silent
     noise = max(
-        noise, RATIO**-0.5 * float(torch.linalg.matrix_norm(mixing, 2) / PatchModes(view).values.median().sqrt())
+        noise, MAX_RATIO**-0.5 * float(torch.linalg.matrix_norm(mixing, 2) / PatchModes(view).values.median().sqrt())
     )
     certainty = mixing.T @ mixing / noise**2
-    known = (target - mixing @ offset.T).T @ mixing / noise**2  # (N, r)
-    outside = _precision(view, start - offset @ basis) @ basis.T  # the mean may lie outside the span
-    return offset @ basis + _in_span(view, basis, known + outside, certainty) @ basis
+    pull = (target - mixing @ offset.T).T @ mixing / noise**2  # (N, r)
+    pull = pull + _precision(view, start - offset @ basis) @ basis.T  # the mean may lie outside the span
+    return offset @ basis + _in_span(view, basis, pull, certainty) @ basis
 
 
-def solve_open(view: View, known: Tensor, basis: Tensor) -> Tensor:
-    """The most probable X = known + Z·basis, basis (q, P) with orthonormal rows."""
+def solve_open(view: View, origin: Tensor, basis: Tensor) -> Tensor:
+    """The most probable X = origin + Z·basis, basis (q, P) with orthonormal rows."""
     if len(basis) == 0:
-        return known
-    pull = -_precision(view, known - view.patches(view.prior.mean)) @ basis.T  # (N, q)
-    return known + _in_span(view, basis, pull, 0.0) @ basis
+        return origin
+    pull = -_precision(view, origin - view.patches(view.prior.mean)) @ basis.T  # (N, q)
+    return origin + _in_span(view, basis, pull, 0.0) @ basis
 
 
 def _in_span(view: View, basis: Tensor, pull: Tensor, certainty: Tensor | float) -> Tensor:
@@ -136,9 +139,10 @@ def conjugate_gradients(
     x = torch.zeros_like(target)
     residual = target.clone()
     ready = precondition(residual)
-    direction, energy = ready, (residual * ready).sum()
+    direction = ready
+    energy = (residual * ready).sum()
     enough = TOLERANCE**2 * energy
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         if not energy > enough:
             break
         moved = operator(direction)
@@ -146,34 +150,36 @@ def conjugate_gradients(
         x = x + step * direction
         residual = residual - step * moved
         ready = precondition(residual)
-        last, energy = energy, (residual * ready).sum()
+        last = energy
+        energy = (residual * ready).sum()
         direction = ready + energy / last * direction
     return x
 
 
 def _precision(view: View, patches: Tensor) -> Tensor:
     """Inverse prior covariance on normalised patches (N, P)."""
-    picture = view.picture(patches) - per_channel(view.facts.mean, patches)
-    return patchify(view.prior.precision(picture) * per_channel(view.facts.std, patches), view.patch)
+    picture = view.picture(patches) - per_channel(view.info.mean, patches)
+    return patchify(view.prior.precision(picture) * per_channel(view.info.std, patches), view.patch)
 
 
 class PatchModes:
     """Eigenvectors of the prior's inverse covariance within a patch: colours ⊗ rows ⊗ columns, so three small ones.
 
-    values (P,): the inverse covariance of a mode while the patches around stand still; variances (P,): how much a mode
-    varies from picture to picture.
+    values (P,): the inverse covariance of a mode given the surrounding patches; variances (P,): how much a mode varies
+    from picture to picture.
     """
 
     def __init__(self, view: View) -> None:
-        std = view.weight.new_tensor(view.facts.std)
-        inverse, spread = view.prior.patch_factors(view.patch), view.prior.patch_covariances(view.patch)
+        std = view.weight.new_tensor(view.info.std)
+        inverse = view.prior.patch_factors(view.patch)
+        spread = view.prior.patch_covariances(view.patch)
         inverse = (std.unsqueeze(1) * inverse[0] * std, *inverse[1:])
         spread = (spread[0] / std.unsqueeze(1) / std, *spread[1:])
         (c, self.colours), (h, self.rows), (w, self.columns) = (torch.linalg.eigh(factor) for factor in inverse)
         self.values = torch.einsum("c,h,w->chw", c, h, w).flatten()
         modes = (self.colours, self.rows, self.columns)
-        each = [((factor @ mode) * mode).sum(0) for factor, mode in zip(spread, modes, strict=True)]
-        self.variances = torch.einsum("c,h,w->chw", *each).flatten()
+        variances = [((factor @ mode) * mode).sum(0) for factor, mode in zip(spread, modes, strict=True)]
+        self.variances = torch.einsum("c,h,w->chw", *variances).flatten()
         self.shape = (len(c), len(h), len(w))
 
     def to(self, patches: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""What an attacker knows before seeing any gradient: what pictures look like in general.
+"""What an attacker knows before seeing a gradient: what pictures look like in general.
 
 A Gaussian prior with the mean of other, public pictures, and a covariance of three factors: colours (3×3), rows and
-columns, each an autoregressive chain in which pixels k apart are correlated by ρᵏ. Its inverse couples only direct
-neighbours, so it is a smoothness prior, within patches and across their borders, whose strength is measured.
+columns, the latter two autoregressive chains in which pixels k apart are correlated by ρᵏ. Its inverse couples only
+direct neighbours, so it is a smoothness prior, within patches and across their borders, whose strength is measured.
 
 The mean picture itself is the data-free guess: an attack is worth what it gains over that.
 """
@@ -22,7 +22,7 @@ class Prior:
     mean: Tensor  # (3, H, W) in [0, 1], float64
     colour: Tensor  # (3, 3) covariance of the colours of a pixel
     rho: float  # correlation of neighbouring pixels
-    limits: tuple[float, float]  # of contrast and roughness, which nine of ten public pictures keep
+    limits: tuple[float, float]  # contrast and roughness that nine of ten public pictures stay below
 
     def precision(self, picture: Tensor) -> Tensor:
         """(3, H, W) times the inverse covariance: only neighbours meet."""
@@ -44,31 +44,34 @@ class Prior:
         return float(rest.square().mean()), float((rest * self.precision(rest)).mean())
 
     def plausible(self, picture: Tensor) -> bool:
-        return all(found <= limit for found, limit in zip(self.oddity(picture), self.limits, strict=True))
+        return all(value <= limit for value, limit in zip(self.oddity(picture), self.limits, strict=True))
 
     def smoothed(self, picture: Tensor) -> Tensor:
         """A (3, H, W) picture without the noise that makes it rougher than public pictures: a Wiener filter.
 
-        The noise is taken to be white and as little as will do; a picture that is smooth enough is left alone.
+        The noise is assumed to be white and as weak as possible; a picture that is smooth enough is left alone.
         """
         chains = (torch.linalg.inv(_chain(side, self.rho)) for side in picture.shape[-2:])
         factors = [torch.linalg.eigh(matrix.to(picture)) for matrix in (self.colour, *chains)]
-        bases, spreads = [basis for _, basis in factors], [values for values, _ in factors]
-        variances = torch.einsum("a,b,c->abc", *spreads)  # of each mode of a picture, (3, H, W)
+        bases = [basis for _, basis in factors]
+        variances = torch.einsum(
+            "a,b,c->abc", *(values for values, _ in factors)
+        )  # of each mode of a picture, (3, H, W)
         mean = self.mean.to(picture)
         modes = torch.einsum("ia,jb,kc,ijk->abc", *bases, picture - mean)
 
-        def kept(noise: float) -> Tensor:
+        def filtered(noise: float) -> Tensor:
             return modes * variances / (variances + noise)
 
-        least, most = 0.0, self.variance * 1e4
-        if _roughness(kept(least), variances) <= self.limits[1]:
+        if _roughness(filtered(0.0), variances) <= self.limits[1]:
             return picture
-        for _ in range(60):
-            middle = (least + most) / 2
-            rough = _roughness(kept(middle), variances) > self.limits[1]
-            least, most = (middle, most) if rough else (least, middle)
-        return mean + torch.einsum("ia,jb,kc,abc->ijk", *bases, kept(most))
+        low = 0.0
+        high = self.variance * 1e4
+        for _ in range(60):  # bisection
+            middle = (low + high) / 2
+            rough = _roughness(filtered(middle), variances) > self.limits[1]
+            low, high = (middle, high) if rough else (low, middle)
+        return mean + torch.einsum("ia,jb,kc,abc->ijk", *bases, filtered(high))
 
     @cached_property
     def variance(self) -> float:
@@ -114,7 +117,7 @@ def _chain(length: int, rho: float) -> Tensor:
 
 
 def _inner_chain(length: int, rho: float) -> Tensor:
-    """The same for a stretch that goes on at both ends."""
+    """The same for a stretch that continues at both ends."""
     diagonal = torch.full((length,), (1 + rho**2) / (1 - rho**2), dtype=torch.float64)
     beside = torch.full((length - 1,), -rho / (1 - rho**2), dtype=torch.float64)
     return torch.diag(diagonal) + torch.diag(beside, 1) + torch.diag(beside, -1)

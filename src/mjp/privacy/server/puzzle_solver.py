@@ -1,17 +1,17 @@
 """A jigsaw solver: put the shuffled patches of a picture back by how well their borders fit.
 
-An attack may find what the masked patches show and not where they belong. Here an order of the pieces is searched that
-makes the borders between neighbours fit, with what is known to lie right (the unmasked patches) held in place.
+An attack may recover what the masked patches show, but not where they belong. The solver searches for an order of the
+pieces in which the borders between neighbours fit; patches whose place is public (the unmasked ones) stay there.
 
 1. Border costs. The step across a border should look like the steps beside it: their mean and covariance over the
    colours say how surprising it is (Gallagher 2012). A heavy-tailed law keeps true edges from dominating.
-2. Grow. Place the piece with the clearest fit beside what lies already, again and again. "Clear" is the ratio of a cost
+2. Grow. Repeatedly place the piece with the clearest fit beside those already placed. "Clear" is the ratio of a cost
    to that of the best rival, so an unmistakable fit comes before one that any piece of sky would have.
-3. Reassign. Slots without a common border do not see each other, so the best order of the pieces in such a set is an
-   assignment problem, solved exactly. One random set after the other: the total cost never rises.
+3. Reassign. Slots without a common border do not affect each other, so the best order of the pieces in a set of such
+   slots is an assignment problem, solved exactly. Random sets take turns; the total cost never rises.
 4. Tear down what is not joined by borders that are each other's best fit, grow again, keep the better picture.
 
-With nothing held in place the frame is unknown too: pieces then grow on a torus, which is cut where it fits least.
+With no fixed piece the frame is unknown too: pieces then grow on a torus, which is cut where it fits least.
 Up to `BRUTE_FORCE` pieces, or when no two free slots touch, the best order is found exactly instead.
 """
 
@@ -33,17 +33,17 @@ BRUTE_FORCE = 7
 FLOOR = 1e-5  # variance of a step: what rounding to 1/255 leaves even in a flat area
 TAIL = 3.0  # degrees of freedom of the law of a step
 RIGHT, LEFT, BELOW, ABOVE = range(4)
-OPPOSITE = [LEFT, RIGHT, ABOVE, BELOW]  # a piece to my right has me to its left
+OPPOSITE = [LEFT, RIGHT, ABOVE, BELOW]
 
 
 class Solution(NamedTuple):
     picture: Tensor  # (3, H, W) with its pieces moved
-    order: Tensor  # (N,) int64: slot i receives the piece that lay in slot order[i], as in Plan.permutation
+    order: Tensor  # (N,) int64: slot i receives the piece of slot order[i], as in Plan.permutation
     cost: float  # of all borders; comparable between orders of one picture only
 
 
 class Puzzle(NamedTuple):
-    """Tables with one entry more than there are pieces and slots: number N is no piece, and beyond the frame."""
+    """Tables with one entry more than there are pieces and slots: number N is no piece, or beyond the frame."""
 
     costs: Tensor  # (4, N + 1, N + 1): how badly piece b fits to the right of, left of, below, above piece a
     neighbours: Tensor  # (N, 4) slot to the right of, left of, below, above each slot
@@ -118,8 +118,8 @@ def _search(puzzle: Puzzle, generator: torch.Generator, rounds: int) -> Tensor:
         # some rounds change little, some much
         doubt = 0.6 * float(torch.rand((), generator=generator))
         noise = 0.3 * torch.rand((), generator=generator) * torch.randn(ratios.shape, generator=generator)
-        kept = _tear_down(best, ratios, puzzle, doubt, generator)
-        order = _settle(_grow(kept, ratios * noise.exp(), puzzle, generator), puzzle, generator)
+        remains = _tear_down(best, ratios, puzzle, doubt, generator)
+        order = _settle(_grow(remains, ratios * noise.exp(), puzzle, generator), puzzle, generator)
         if total_cost(order, puzzle) < total_cost(best, puzzle):
             best = order
     return best
@@ -152,10 +152,10 @@ def _grow(order: Tensor, ratios: Tensor, puzzle: Puzzle, generator: torch.Genera
     unused = torch.ones(cells + 1, dtype=torch.bool).index_fill(0, order, False)
     while unused[:cells].any():
         beside = order[neighbours]  # (N, 4) the pieces around each slot
-        known = (beside < cells).sum(1)
-        slots = ((order[:cells] == cells) & (known > 0)).nonzero().flatten()
+        placed = (beside < cells).sum(1)
+        slots = ((order[:cells] == cells) & (placed > 0)).nonzero().flatten()
         pieces = unused[:cells].nonzero().flatten()
-        fit = ratios[OPPOSITE, beside[slots]].sum(1)[:, pieces] / known[slots].unsqueeze(1)
+        fit = ratios[OPPOSITE, beside[slots]].sum(1)[:, pieces] / placed[slots].unsqueeze(1)
         slot, piece = divmod(int(fit.argmin()), len(pieces))
         order[slots[slot]] = pieces[piece]
         unused[pieces[piece]] = False
@@ -171,9 +171,9 @@ def _cut(order: Tensor, puzzle: Puzzle) -> Tensor:
 
 
 def _tear_down(order: Tensor, ratios: Tensor, puzzle: Puzzle, doubt: float, generator: torch.Generator) -> Tensor:
-    """Empty every slot that no chain of mutual best fits joins to the fixed pieces (without any: to the largest part).
+    """Empty every slot that no chain of mutual best fits joins to the fixed pieces (or else to the largest part).
 
-    A share `doubt` of such borders is not trusted, so that every round tears down something else.
+    A share `doubt` of these borders is not trusted, so that every round tears down something else.
     """
     cells = len(order)
     beside = F.pad(order, (0, 1), value=cells)[puzzle.neighbours]
@@ -188,16 +188,18 @@ def _tear_down(order: Tensor, ratios: Tensor, puzzle: Puzzle, doubt: float, gene
     rows, columns = torch.cat(links, 1).numpy()
     graph = csr_array((torch.ones(len(rows)).numpy(), (rows, columns)), shape=(cells, cells))
     part = torch.from_numpy(connected_components(graph, directed=False)[1]).long()
-    kept = part.bincount().argmax() if puzzle.floating else part[fixed[0]]
-    return torch.where(part == kept, order, cells)
+    anchor = part.bincount().argmax() if puzzle.floating else part[fixed[0]]
+    return torch.where(part == anchor, order, cells)
 
 
 def _settle(order: Tensor, puzzle: Puzzle, generator: torch.Generator, patience: int = 12) -> Tensor:
     """Reassign random sets of slots that do not touch, until `patience` of them in a row have not helped."""
-    idle, cost = 0, total_cost(order, puzzle)
+    idle = 0
+    cost = total_cost(order, puzzle)
     while idle < patience:
         order = _reassigned(order, _apart(puzzle, generator), puzzle)
-        before, cost = cost, total_cost(order, puzzle)
+        before = cost
+        cost = total_cost(order, puzzle)
         idle = 0 if cost < before * (1 - 1e-6) else idle + 1
     return order
 
@@ -206,14 +208,14 @@ def _apart(puzzle: Puzzle, generator: torch.Generator) -> Tensor:
     """Free slots of which no two touch: those that drew a higher lot than all their neighbours, in two draws."""
     cells = len(puzzle.neighbours)
     eligible = torch.zeros(cells + 1).index_fill(0, puzzle.free, 1)
-    chosen = []
+    slots = []
     for _ in range(2):
         lots = torch.rand(cells + 1, generator=generator) * eligible
         winners = (lots[:cells] > lots[puzzle.neighbours].amax(1)).nonzero().flatten()
         eligible[winners] = 0
         eligible[puzzle.neighbours[winners]] = 0
-        chosen.append(winners)
-    return torch.cat(chosen)
+        slots.append(winners)
+    return torch.cat(slots)
 
 
 def _reassigned(order: Tensor, slots: Tensor, puzzle: Puzzle) -> Tensor:
@@ -221,8 +223,8 @@ def _reassigned(order: Tensor, slots: Tensor, puzzle: Puzzle) -> Tensor:
     beside = F.pad(order, (0, 1), value=len(order))[puzzle.neighbours[slots]]  # (S, 4)
     pieces = order[slots]
     fit = puzzle.costs[OPPOSITE, beside].sum(1)[:, pieces]  # (S slots, S pieces)
-    _, chosen = linear_sum_assignment(fit.numpy())
-    return order.index_copy(0, slots, pieces[torch.from_numpy(chosen)])
+    _, assignment = linear_sum_assignment(fit.numpy())
+    return order.index_copy(0, slots, pieces[torch.from_numpy(assignment)])
 
 
 def _puzzle(picture: Tensor, patch: int, mask: Tensor | None) -> Puzzle:
@@ -248,7 +250,7 @@ def _neighbours(grid: tuple[int, int]) -> Tensor:
 
 
 def _torus(grid: tuple[int, int]) -> Tensor:
-    """(N, 4) slots beside each slot when right follows left and top follows bottom."""
+    """(N, 4) slots beside each slot on a board whose opposite edges touch."""
     board = torch.arange(grid[0] * grid[1]).view(grid)
     return torch.stack([board.roll(shift, dim).flatten() for dim, shift in ((1, -1), (1, 1), (0, -1), (0, 1))], 1)
 

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from mjp.report import published
-from mjp.report.cells import NOTHING, Cell, measured, percent, point
+from mjp.report.cells import NOTHING, Cell, measured, percent
 from mjp.report.runs import Run, look
 
 TITLE = "What a gradient gives away"
-# Defences that leave training as it was, or whose cost is that of their jigsaw, which is measured
-FREE = {"none", "withheld-pe", "batch", "jp", "mjp", "mjp-shared"}
 
 
 def find(runs: Sequence[Run]) -> Any:
-    attacks, audits = look(runs, "attack", _attack), look(runs, "audit", _audit)
+    attacks = [*look(runs, "attack", _attack), *look(runs, "attack-update", _attack)]
+    audits = look(runs, "audit", _audit)
     if not attacks and not audits:
         return None
     return {"attacks": attacks, "audits": audits, "published": published.LEAKAGE}
@@ -27,7 +26,7 @@ def _attack(run: Run) -> dict[str, Any]:
 def _audit(run: Run) -> dict[str, Any]:
     settings = run.facts["settings"]
     return {
-        "rows": [_row(row, run.models.get(row["model"], {})) for row in run.facts["rows"]],
+        "rows": [_row(row) for row in run.facts["rows"]],
         "headline": list(run.facts["headline"].values()),
         "data": "embedded CIFAR-10" if settings["data"] == "embedded" else settings["data"],
         "pictures": settings["pictures"],
@@ -36,17 +35,16 @@ def _audit(run: Run) -> dict[str, Any]:
     }
 
 
-def _row(row: dict[str, Any], model: dict[str, Any]) -> dict[str, Any]:
+def _row(row: dict[str, Any]) -> dict[str, Any]:
     best = row["attacks"].get(row["best"], {})
-    under = _under(row["defence"], model)
+    useful = row.get("usefulness")  # the audit asked the defence what may be claimed; older files do not say
     return {
         "model": row["model"],
         "defence": row["defence"],
         "setting": row["setting"],
         "best": row["best"] or "none can run",
         "cells": [
-            percent(under["top1"]) if under else NOTHING,
-            percent(under["consistency"]) if under and "consistency" in under else NOTHING,
+            *(percent(useful[name]) if useful else NOTHING for name in ("top1", "consistency")),
             measured(row["attacks"]["guess"]["psnr"]),
             measured(best["psnr"]) if best else NOTHING,
             *(_gain(row[f"gain_{name}"]) for name in ("psnr", "psnr_masked", "psnr_unmasked", "permuted_psnr")),
@@ -54,18 +52,6 @@ def _row(row: dict[str, Any], model: dict[str, Any]) -> dict[str, Any]:
             measured(best["lpips"], digits=3) if best and best["lpips"] else NOTHING,
         ],
     }
-
-
-def _under(defence: str, model: dict[str, Any]) -> dict[str, Any] | None:
-    """Accuracy of the model as the defence uses it: under its jigsaw, if it has one; None where it was not measured."""
-    parts = defence.split("+")
-    if not model or not {part.partition(":")[0].strip() for part in parts} <= FREE:
-        return None
-    jigsaw = next((part.strip() for part in parts if part.strip().startswith(("mjp", "jp"))), None)
-    if jigsaw is None:
-        return {"top1": model["top1"]}
-    name, _, ratio = jigsaw.partition(":")
-    return point(model, float(ratio), name.startswith("mjp"))
 
 
 def _gain(found: dict[str, Any] | None) -> Cell:

@@ -8,7 +8,13 @@ from mjp.report.runs import KINDS, Run, look
 
 TITLE = "How this page was made"
 # arguments without a name
-POSITIONAL = {"eval": "models", "study": "models", "attack": "pictures", "aladin eval": "models"}
+POSITIONAL = {
+    "eval": "models",
+    "study": "models",
+    "attack": "pictures",
+    "attack-update": "file",
+    "aladin eval": "models",
+}
 
 
 def find(runs: Sequence[Run]) -> Any:
@@ -23,7 +29,8 @@ def _made(run: Run) -> dict[str, Any]:
 def command(kind: str, settings: dict[str, Any]) -> str:
     """The command with every setting spelt out, for a shell, one option to a line."""
     positional = POSITIONAL.get(kind, "")
-    lines = [["mjp", *kind.split(), *settings.get(positional, [])]]
+    words = settings.get(positional, [])
+    lines = [["mjp", *kind.split(), *(words if isinstance(words, list) else [words])]]
     for name, value in settings.items():
         option = name.replace("_", "-")
         if name == positional or value is None or value == []:

@@ -15,11 +15,12 @@ from clients import attack, pictures, prior, send, tiny
 from mjp.common.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
-from mjp.privacy.attacks import april, attacks
+from mjp.privacy.attacks import april, attacks, attacks_help
 from mjp.privacy.attacks.span import _mask, _off, _row_space, _tilt
-from mjp.privacy.client.defences import parse
 from mjp.privacy.client.victim import Secret, make_update
+from mjp.privacy.combination import parse
 from mjp.privacy.metrics import psnr
+from mjp.privacy.server.needs import NEEDS
 from mjp.privacy.server.self_check import match, recover_labels
 from mjp.privacy.server.view import Reconstruction, Refused, View
 from mjp.privacy.update import Update
@@ -61,7 +62,7 @@ def test_direct_sees_a_jigsaw_without_masks_as_it_is() -> None:
 def test_local_steps_on_one_picture_hide_nothing(defence: str) -> None:
     """Every step has the same patches: the sum of the gradients is one system for them."""
     network, update, _ = send(tiny(), defence)
-    assert update.facts.kind == "fedavg"
+    assert update.info.kind == "fedavg"
     found = attack("direct", network, update)
     assert decibels(found, pictures()[0]) > 100
     assert match(View(update, network, prior()), found.pictures) > 0.999
@@ -110,7 +111,7 @@ def test_span_finds_the_mask_although_the_gradients_are_withheld() -> None:
     off = _off(view, 17)
     mixing = off(view.weight @ _row_space(view.projection, 16).T)
     assert torch.equal(_mask(view, mixing, off), secret.mask[0])
-    assert attack("span", network, update).facts["masked"] == 4
+    assert attack("span", network, update).details["masked"] == 4
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-9, 1e-7])
@@ -120,7 +121,7 @@ def test_span_knows_how_far_the_span_of_the_tokens_is_off(noise: float) -> None:
     name, generator = "model.blocks.0.attn.qkv.weight", torch.Generator().manual_seed(0)
     gradient = update.tensors[name]
     white = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype) * gradient.square().mean().sqrt()
-    update = Update({**update.tensors, name: gradient + noise * white}, update.facts)
+    update = Update({**update.tensors, name: gradient + noise * white}, update.info)
     view = View(update, network, prior())
     true = _off(view, 17)(view.weight @ view.patches(pictures()[0]).T + (view.bias + view.table).T)
     assert 1 / 3 < _tilt(view) / float(true.square().mean().sqrt()) < 3
@@ -140,7 +141,7 @@ def test_subspace_misses_nothing_but_differences_of_masked_patches(ratio: float,
     """Also under a heavy localization loss, whose part of the gradient is public and subtracted."""
     model = MJP(tiny().unwrap(), variant("J", ratio=ratio, localize_weight=weight)).double()
     network, update, secret = send(model, f"mjp:{ratio}")
-    assert update.facts.localize_weight == weight
+    assert update.info.localize_weight == weight
     view = View(update, network, prior())
     mask = secret.mask[0]
     assert torch.equal(view.mask, mask)
@@ -159,9 +160,9 @@ def unclipped(name: str, view: View) -> Tensor:
     seen: list[Tensor] = []
     keep = view.reconstruction
 
-    def watch(patches: Tensor, **facts: Any) -> Reconstruction:
+    def watch(patches: Tensor, **details: Any) -> Reconstruction:
         seen.append(patches)
-        return keep(patches, **facts)
+        return keep(patches, **details)
 
     view.reconstruction = watch  # type: ignore[method-assign]
     attacks()[name].run(view)
@@ -209,7 +210,7 @@ def test_april_refuses_networks_that_it_is_not_for() -> None:
 def test_labels_are_in_the_gradient_of_the_classifier(labels: list[int], bias: bool) -> None:
     network, update, _ = send(tiny(), f"batch:{len(labels)}", labels=labels)
     if not bias:
-        update = Update({k: g for k, g in update.tensors.items() if k != "model.head.bias"}, update.facts)
+        update = Update({k: g for k, g in update.tensors.items() if k != "model.head.bias"}, update.info)
     view = View(update, network, prior())
     if bias or len(labels) == 1:
         assert sorted(recover_labels(view).tolist()) == sorted(labels)
@@ -224,22 +225,24 @@ def test_the_jigsaw_attack_undoes_a_jigsaw_without_masks() -> None:
     picture = torch.stack([0.1 + 0.8 * x, 0.1 + 0.8 * y, 0.5 + 0.3 * torch.sin(3 * x + 5 * y)])
     model, defence = tiny(), parse("jp:1")
     network, sent, _ = send(model, defence.text)
-    mean, std = (picture.new_tensor(v).view(-1, 1, 1) for v in (sent.facts.mean, sent.facts.std))
+    mean, std = (picture.new_tensor(v).view(-1, 1, 1) for v in (sent.info.mean, sent.info.std))
     images, generator = ((picture - mean) / std).unsqueeze(0), torch.Generator().manual_seed(1)
-    facts = {"mean": sent.facts.mean, "std": sent.facts.std}
-    update, _ = make_update(network, images, torch.tensor([4]), defence, generator=generator, facts=facts)
+    normalisation = {"mean": sent.info.mean, "std": sent.info.std}
+    update, _ = make_update(network, images, torch.tensor([4]), defence, generator=generator, **normalisation)
     assert decibels(attack("direct", network, update), picture) < 20
     found = attack("jigsaw", network, update)
     assert decibels(found, picture) > 60
-    assert found.facts["moved"] > 8
+    assert found.details["moved"] > 8
 
 
 def test_a_new_file_is_a_new_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "grey.py").write_text('NAME, TITLE = "grey-guess", "always grey"\n\n\ndef run(view): ...\n')
+    text = 'NAME = "grey-guess"\nTITLE = "always grey"\nHELP = "paints it grey"\nNEEDS = ()\n\n\ndef run(view): ...\n'
+    (tmp_path / "grey.py").write_text(text)
     monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
     attacks.cache_clear()
     try:
         assert attacks()["grey-guess"].TITLE == "always grey"
+        assert "  grey-guess      paints it grey" in attacks_help()
         assert {"direct", "span", "subspace", "april", "jigsaw"} < attacks().keys()
     finally:
         attacks.cache_clear()
@@ -254,19 +257,26 @@ def test_a_gradient_of_zeros_tells_nothing(name: str, zero: str) -> None:
     network, update, _ = send(tiny())
     tensors = {k: torch.zeros_like(g) if k.endswith(zero) else g for k, g in update.tensors.items()}
     with pytest.raises(Refused, match="zero"):
-        attack(name, network, Update(tensors, update.facts))
+        attack(name, network, Update(tensors, update.info))
+
+
+def test_every_attack_says_what_it_is_and_needs() -> None:
+    for name, module in attacks().items():
+        assert f"  {name} " in attacks_help()
+        assert module.TITLE
+        assert set(module.NEEDS) <= NEEDS.keys()
 
 
 def test_a_defence_that_means_nothing_is_refused() -> None:
     network, update, _ = send(tiny())
     with pytest.raises(InputError, match="unknown defence 'hope'"):
-        View(Update(update.tensors, replace(update.facts, defence="hope")), network, prior())
+        View(Update(update.tensors, replace(update.info, defence="hope")), network, prior())
 
 
 def test_an_attack_sees_only_the_size_that_fits_the_model() -> None:
     network, update, _ = send(tiny())
     with pytest.raises(Refused, match="grid"):
-        View(Update(update.tensors, replace(update.facts, size=(64, 64))), network, prior())
+        View(Update(update.tensors, replace(update.info, size=(64, 64))), network, prior())
 
 
 @pytest.mark.parametrize("name", ["J", "I"])

@@ -35,13 +35,13 @@ def test_without_positions_the_patches_are_found_but_not_their_places(objective:
 def test_it_starts_from_the_closed_form_and_does_not_lose_it() -> None:
     found = matching.run(view("none", Effort(steps=3, restarts=0)))
     assert psnr(pictures()[0], found.pictures[0]).item() > 60
-    assert found.facts["starts"] == 2  # the closed form and the mean picture
+    assert found.details["starts"] == 2  # the closed form and the mean picture
 
 
 def test_the_blind_one_knows_no_closed_form() -> None:
     found = matching_blind.run(view("none", Effort(steps=3, restarts=2)))
     assert psnr(pictures()[0], found.pictures[0]).item() < 25
-    assert found.facts["starts"] == 3
+    assert found.details["starts"] == 3
 
 
 def test_an_answer_is_no_rougher_than_pictures_are() -> None:
@@ -53,13 +53,13 @@ def test_an_answer_is_no_rougher_than_pictures_are() -> None:
 def test_several_pictures_keep_their_labels() -> None:
     there = view("batch:2", Effort(steps=2, restarts=0))
     found = matching.run(there)
-    assert found.pictures.shape[0] == 2 == len(found.facts["labels"])
+    assert found.pictures.shape[0] == 2 == len(found.details["labels"])
 
 
 def test_large_networks_and_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refused, match="9 pictures"):
         matching.run(view("batch:9"))
-    monkeypatch.setattr(matching, "LARGEST", 1000)
+    monkeypatch.setattr(matching, "MAX_PARAMETERS", 1000)
     with pytest.raises(Refused, match="takes hours on a CPU"):
         matching.run(view("none"))
 

@@ -1,0 +1,183 @@
+"""Audit pictures: a client makes updates of them under defences, and attacks are scored against them.
+
+The client's side and the server's meet only in a file: an attack gets what was written and read again, and scores are
+computed afterwards.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mjp.common.errors import InputError
+from mjp.method.model import MJP
+from mjp.models import Subject, find_model
+from mjp.pictures.tensors import normalise
+from mjp.privacy.attacks import Attack, find_attacks
+from mjp.privacy.client.victim import Secret, make_update
+from mjp.privacy.combination import Combination, parse
+from mjp.privacy.examine.finding import GUESS, Finding
+from mjp.privacy.examine.judge import Judge
+from mjp.privacy.examine.trial import try_attack
+from mjp.privacy.metrics import Perceptual
+from mjp.privacy.network import shared_network
+from mjp.privacy.server.prior import Prior
+from mjp.privacy.server.public_pictures import find_prior
+from mjp.privacy.server.view import Effort, server_seed
+from mjp.privacy.update import Update, load_update
+
+
+def audit_pictures(
+    model: Subject | str,
+    pictures: Tensor,
+    *,
+    names: Sequence[str] | None = None,
+    defences: Sequence[str] = ("none",),
+    attacks: Sequence[str] = ("direct", "span", "subspace"),
+    label: int | None = None,
+    prior: Path | None = None,
+    dtype: torch.dtype = torch.float32,
+    lpips: Perceptual | None = None,
+    seed: int = 0,
+    watch: Callable[[Finding], object] = lambda finding: None,
+) -> list[Finding]:
+    """Show what updates of these pictures would give away, for every picture, defence and attack.
+
+    Args:
+        model: The public model: what `mjp attack --model` takes, or a Subject of mjp.models.
+        pictures: (n, 3, H, W) in [0, 1], of the size that the model takes.
+        names: Names of the pictures for the findings; by default their numbers.
+        defences: What the client does before its update leaves, as in `mjp attack --defences`.
+        attacks: Names of attacks.
+        label: Class of the pictures in the client's loss; by default the model's own prediction.
+        prior: Folder of public pictures (with subfolders) on which the attacker's prior is measured; by default the
+            embedded CIFAR-10 pictures.
+        dtype: Precision of the client's gradients.
+        lpips: LPIPS, as `mjp.privacy.lpips.find_lpips` returns it; it is left out by default.
+        seed: Of the client's jigsaws and noise (and of random weights for `timm:NAME`).
+        watch: Called with every finding as soon as it is there.
+
+    Returns:
+        For every picture and defence the data-free guess, then one finding per attack, with scores. Where a defence
+        takes several pictures at a time, the first is the named one.
+
+    Raises:
+        InputError: if an argument makes no sense; nothing has been attacked then.
+    """
+    subject = find_model(model, random_weights=seed) if isinstance(model, str) else model
+    setup = {"attacks": find_attacks(attacks), "seed": seed, "dtype": dtype, "lpips": lpips}
+    findings = []
+    for finding in _examine_all(subject, pictures, defences, label, prior, setup):
+        name = finding.picture if names is None else names[int(finding.picture)]
+        findings.append(replace(finding, picture=name))
+        watch(findings[-1])
+    return findings
+
+
+def _examine_all(
+    subject: Subject,
+    pictures: Tensor,
+    defences: Sequence[str],
+    label: int | None,
+    prior: Path | None,
+    setup: dict[str, Any],
+) -> Iterator[Finding]:
+    """The findings on every picture under every defence; pictures have their number for a name."""
+    combinations = [parse(text) for text in defences]
+    for combination in combinations:
+        combination.check_installed()
+    _check(subject, pictures)
+    labels = [_label(subject, picture, label) for picture in pictures]
+    setup = {**setup, "prior": find_prior(prior, subject.size)}
+    for number in range(len(pictures)):
+        for combination in combinations:
+            batch = _fill_batch(number, pictures, combination.batch)
+            for finding in examine(subject, batch, labels[number].repeat(combination.batch), combination, **setup):
+                yield replace(finding, picture=str(number), defence=combination.text)
+
+
+def examine(
+    subject: Subject,
+    pictures: Tensor,
+    labels: Tensor,
+    defence: Combination,
+    *,
+    attacks: Sequence[Attack],
+    prior: Prior,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+    effort: Effort | None = None,
+    lpips: Perceptual | None = None,
+) -> Iterator[Finding]:
+    """One update of (B, 3, H, W) pictures in [0, 1]: the data-free guess, then every attack. `seed` is the client's."""
+    effort = effort or Effort(seed=server_seed(seed))
+    images = normalise(pictures.to(dtype), subject.mean, subject.std)
+    network = shared_network(subject.model.to(dtype), defence)
+    updates: dict[str, tuple[MJP, Update, Secret]] = {}
+
+    def updated(attack: Attack) -> tuple[MJP, Update, Secret]:
+        """The update of the network that this attack is for; nearly all attack the unmodified one."""
+        kind = attack.NAME if hasattr(attack, "network") else "unmodified"
+        if kind not in updates:
+            target = attack.network(copy.deepcopy(network)) if hasattr(attack, "network") else network
+            generator = torch.Generator().manual_seed(seed)
+            normalisation = {"mean": subject.mean, "std": subject.std}
+            update, secret = make_update(
+                copy.deepcopy(target), images, labels, defence, generator=generator, **normalisation
+            )
+            updates[kind] = (target, _through_a_file(update), secret)
+        return updates[kind]
+
+    for number, attack in enumerate(attacks):
+        target, update, secret = updated(attack)
+        judge = Judge(pictures, secret, lpips)
+        if number == 0:
+            guess = prior.mean.clamp(0, 1).expand_as(pictures)
+            yield Finding(GUESS, guess, scores=judge.score(guess))
+        finding = try_attack(attack, target, update, prior, effort)
+        if finding.pictures is not None:
+            arranged = judge.arrange(finding.pictures)
+            finding = replace(finding, scores=judge.score(finding.pictures), pictures=arranged)
+        yield finding
+
+
+def _through_a_file(update: Update) -> Update:
+    """Write and read it: an attack gets what a file can hold, whatever else is in memory."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "update.safetensors"
+        update.save(path)
+        return load_update(path)
+
+
+def _check(subject: Subject, pictures: Tensor) -> None:
+    if subject.size[0] != subject.size[1]:
+        raise InputError(f"the attacks are for square pictures, {subject.name} takes {subject.size}")
+    if pictures.ndim != 4 or tuple(pictures.shape[1:]) != (3, *subject.size) or len(pictures) == 0:
+        raise InputError(f"pictures must have shape (n, 3, {subject.size[0]}, {subject.size[1]}) for {subject.name}")
+    if not bool(((pictures >= 0) & (pictures <= 1)).all()):
+        raise InputError("pictures must have values from 0 to 1")
+
+
+def _label(subject: Subject, picture: Tensor, label: int | None) -> Tensor:
+    """(1,) the class in the client's loss."""
+    count = int(getattr(subject.model.model, "num_classes", 0))
+    if label is not None:
+        if not 0 <= label < count:
+            raise InputError(f"--label must be a class of the model, 0 to {count - 1}, not {label}")
+        return torch.tensor([label])
+    with torch.no_grad():
+        return subject.model.float().eval()(normalise(picture.unsqueeze(0), subject.mean, subject.std)).argmax(1)
+
+
+def _fill_batch(number: int, pictures: Tensor, count: int) -> Tensor:
+    """The picture with company: the other pictures in turn, mirrored where there are not enough."""
+    picture = pictures[number]
+    rest = [other for other in pictures if not torch.equal(other, picture)]
+    mirrored = [other.flip(axis) for axis in (-1, -2) for other in (picture, *rest)]
+    company = [*rest, *mirrored]
+    return torch.stack([picture, *(company[k % len(company)] for k in range(count - 1))])

@@ -1,0 +1,149 @@
+"""Audit an update from elsewhere: what a server could rebuild from it, checked against the update itself."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from mjp.common.weights import read_tensors
+from mjp.method.model import MJP
+from mjp.models import Subject, as_subject
+from mjp.privacy.attacks import Attack, find_attacks
+from mjp.privacy.combination import parse
+from mjp.privacy.examine.finding import Finding
+from mjp.privacy.examine.subject import plain_tensors, public_model
+from mjp.privacy.examine.trial import try_attack
+from mjp.privacy.info import UpdateInfo, check_stated, stated_info
+from mjp.privacy.network import as_mjp, shared_network
+from mjp.privacy.server.prior import Prior
+from mjp.privacy.server.public_pictures import find_prior
+from mjp.privacy.server.view import Effort, View
+from mjp.privacy.update import Update, check_tensors, read_update
+
+Weights = Mapping[str, Tensor] | Path | str
+Info = UpdateInfo | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OpenUpdate:
+    """An update that was read and checked, with all that a server has beside it."""
+
+    update: Update
+    subject: Subject  # the public model
+    network: MJP  # the same as client and server share it under the stated defence
+    prior: Prior
+    weights_known: bool  # the model's weights are the client's, as far as the caller said
+
+
+def audit_update(
+    before: Weights | None,
+    after: Weights,
+    info: Info | None,
+    model: nn.Module | str,
+    *,
+    attacks: Sequence[str] = ("direct", "span", "subspace"),
+    prior: Path | None = None,
+    effort: Effort | None = None,
+) -> list[Finding]:
+    """Try to rebuild the pictures behind an update.
+
+    Args:
+        before: The weights at which the update was made: a state dict, or a safetensors, .pt or .pth file. None: those
+            of `model`, which for `timm:NAME` are random, so that reconstructions cannot be verified.
+        after: What left the client: gradients by parameter name (`kind` "gradient"), or the weights after its local
+            steps ("fedavg"); a dictionary or a file.
+        info: An UpdateInfo, or a dictionary with some of its fields; the others are the model's own. None: what the
+            json file beside `after` states.
+        model: The public model: a timm or MJP module, or what `mjp attack-update --model` takes.
+        attacks: Names of attacks.
+        prior: Folder of public pictures (with subfolders) on which the attacker's prior is measured; by default the
+            embedded CIFAR-10 pictures.
+        effort: How much the attacks that search may spend.
+
+    Returns:
+        One finding per attack, with pictures and a verdict.
+
+    Raises:
+        InputError: if the inputs do not fit together; nothing has been attacked then.
+    """
+    modules = find_attacks(attacks)
+    return attack_update(open_update(before, after, info, model, prior=prior), modules, effort=effort)
+
+
+def open_update(
+    before: Weights | None,
+    after: Weights,
+    info: Info | None,
+    model: nn.Module | str,
+    *,
+    prior: Path | None = None,
+    pretrained: bool = False,
+    seed: int = 0,
+) -> OpenUpdate:
+    """Read and check an update; `pretrained` and `seed` are for the weights of `timm:NAME`."""
+    stated = _stated(after, info)
+    combination = parse(stated.get("defence", "none"))
+    tensors = _tensors(after, "update")
+    weights = None if before is None else _tensors(before, "weights")
+    subject = _subject(model, weights, tensors, stated, None if pretrained else seed)
+    network = shared_network(subject.model, combination)
+    localizes = network.localizer is not None and any(name.startswith("localizer.") for name in plain_tensors(tensors))
+    defaults = {
+        "batch": combination.batch,
+        "size": subject.size,
+        "mean": subject.mean,
+        "std": subject.std,
+        "localize_weight": network.config.localize_weight if localizes else 0.0,
+    }
+    update = Update(tensors, UpdateInfo(**{**defaults, **stated}))
+    weights_known = before is not None or pretrained or not (isinstance(model, str) and model.startswith("timm:"))
+    target = OpenUpdate(update, subject, network, find_prior(prior, subject.size), weights_known)
+    View(update, network, target.prior)  # checks names, shapes and numbers before anything is tried
+    return target
+
+
+def attack_update(
+    target: OpenUpdate,
+    attacks: Sequence[Attack],
+    *,
+    effort: Effort | None = None,
+    watch: Callable[[Finding], object] = lambda finding: None,
+) -> list[Finding]:
+    """One finding per attack; `watch` is called with each as soon as it is there."""
+    findings = []
+    for attack in attacks:
+        finding = try_attack(
+            attack, target.network, target.update, target.prior, effort, weights_known=target.weights_known
+        )
+        watch(finding)
+        findings.append(finding)
+    return findings
+
+
+def _tensors(source: Weights, what: str) -> dict[str, Tensor]:
+    if not isinstance(source, str | Path):
+        return check_tensors(source, what)
+    return read_update(Path(source)) if what == "update" else read_tensors(Path(source))
+
+
+def _stated(after: Weights, info: Info | None) -> dict[str, Any]:
+    """What is stated about the update; the rest is the model's own."""
+    if isinstance(info, UpdateInfo):
+        return vars(info)
+    if info is not None:
+        return check_stated(dict(info), source="info")
+    return stated_info(Path(after)) if isinstance(after, str | Path) else {}
+
+
+def _subject(
+    model: nn.Module | str,
+    weights: dict[str, Tensor] | None,
+    tensors: dict[str, Tensor],
+    stated: dict[str, Any],
+    seed: int | None,
+) -> Subject:
+    if isinstance(model, str):
+        return public_model(model, weights=weights, update=tensors, size=stated.get("size"), seed=seed)
+    return as_subject(as_mjp(model), weights=None if weights is None else plain_tensors(weights))

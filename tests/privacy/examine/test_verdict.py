@@ -1,0 +1,56 @@
+"""What is said about a reconstruction of unknown pictures: never a false all-clear."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from mjp.privacy.examine.finding import Finding
+from mjp.privacy.examine.verdict import Evidence, give_verdict
+
+
+def finding(**details: Any) -> Finding:
+    return Finding("direct", torch.zeros(1, 3, 8, 8), seconds=0.1, details=details)
+
+
+@pytest.mark.parametrize(
+    ("match", "digits", "weights_known", "outcome", "words"),
+    [
+        (0.9995, 0, False, "explains", "a picture that explains the update (match"),
+        (0.988, 0, True, "explains in part", "explains the update only in part"),
+        (0.988, 6, True, "equations hold", "equations hold to 6 digits"),
+        (0.01, 6, True, "equations hold", "which may not be the client's"),
+        (0.01, 0, False, "unverified", "cannot be verified: the weights may not be the client's"),
+        (0.01, 0, True, "not recovered", "not a reconstruction"),
+        (None, 0, True, "unverified", "cannot be checked further"),
+        (None, 6, True, "equations hold", "equations hold to 6 digits"),
+    ],
+)
+def test_what_a_person_and_a_program_are_told(
+    match: float | None, digits: int, weights_known: bool, outcome: str, words: str
+) -> None:
+    verdict = give_verdict(finding(match=match), Evidence(digits, weights_known, plausible=True))
+    assert verdict.outcome == outcome
+    assert words in verdict.sentence
+
+
+def test_a_refusal_is_not_an_all_clear() -> None:
+    refusal = Finding("direct", None, "the model has no E_unk")
+    verdict = give_verdict(refusal, Evidence(0, True, plausible=False))
+    assert verdict.outcome == "refused"
+    assert verdict.sentence == "refuses: the model has no E_unk"
+
+
+def test_an_odd_picture_is_not_called_none() -> None:
+    """One of ten public pictures is odder than the prior's limits: that does not reassure anybody."""
+    verdict = give_verdict(finding(match=0.01), Evidence(0, False, plausible=False))
+    assert "look at it yourself" in verdict.sentence
+    assert "not look" not in verdict.sentence
+
+
+def test_what_was_guessed_is_told() -> None:
+    wild = finding(match=0.9999, open_dimensions=18, range=(-2.0, 4.0))
+    verdict = give_verdict(wild, Evidence(0, True, plausible=True))
+    assert "18 dimensions of its patches are open" in verdict.sentence
+    assert "--mean" not in verdict.sentence  # wild guesses say nothing about the normalisation
+    assert "--mean" in give_verdict(finding(match=0.1, range=(-2.0, 4.0)), Evidence(0, True, plausible=True)).sentence
