@@ -2,8 +2,9 @@
 
 import numpy as np
 import torch
+from PIL import Image, ImageFont
 
-from mjp.pictures.sheet import contact_sheet
+from mjp.pictures.sheet import GAP, LINE, Row, contact_sheet, draw_sheet, fit_text, text_tile
 
 
 def test_a_sheet_holds_pictures_words_and_captions_without_overlap() -> None:
@@ -17,3 +18,22 @@ def test_a_sheet_holds_pictures_words_and_captions_without_overlap() -> None:
     plain = contact_sheet(rows, ["picture", "title"], title="t", least=160)
     assert sheet.height > plain.height
     assert sheet.width == plain.width
+
+
+def test_rows_without_labels_take_no_margin_and_small_pictures_are_centred() -> None:
+    row = Row([Image.new("RGB", (40, 20), "red"), text_tile("gone", 40)], captions=["first\n" + "long" * 30, ""])
+    sheet = draw_sheet([row, row], 40, title="t")
+    assert sheet.width == GAP + 2 * (40 + GAP)
+    red = (np.asarray(sheet) == (255, 0, 0)).all(-1)
+    assert red.sum() == 2 * 40 * 20
+    first = np.flatnonzero(red.any(1))[0]
+    assert first == GAP + LINE + 10
+    assert red[first].nonzero()[0][0] == GAP
+
+
+def test_text_is_cut_to_its_room() -> None:
+    font = ImageFont.load_default(13)
+    for text in ("short", "w" * 1000, ""):
+        assert font.getlength(fit_text(text, font, 60)) <= 60
+    assert fit_text("short", font, 60) == "short"
+    assert fit_text("w" * 1000, font, 60).endswith("…")
