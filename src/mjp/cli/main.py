@@ -52,8 +52,16 @@ def main(arguments: list[str] | None = None) -> int:
         code = _answer(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as in `mjp ... | head`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (Python flushes it when it ends)
-        return 141
+        return _mute(141)
+    except OSError as error:  # standard output cannot be written, as on a full disk
+        print(f"mjp: {error}", file=sys.stderr)
+        return _mute(2)
+    return code
+
+
+def _mute(code: int) -> int:
+    """The exit code; Python flushes standard output once more when it ends, which must not fail again."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return code
 
 
@@ -82,11 +90,14 @@ def dispatch(program: str, commands: dict[str, tuple[str, str]], text: str, argu
 
 def _run(name: str, command: Any, arguments: list[str]) -> int:
     from mjp.common.malloc import keep_freed_memory
+    from mjp.common.validate import check_options
 
     keep_freed_memory()
     as_json = JSON in arguments
     try:
+        _refuse_empty_folder(arguments)
         options = _parse(name, command, [argument for argument in arguments if argument != JSON])
+        check_options(options)
         _run_and_print(command, options, as_json=as_json)
     except BrokenPipeError:
         raise
@@ -97,6 +108,13 @@ def _run(name: str, command: Any, arguments: list[str]) -> int:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _refuse_empty_folder(arguments: list[str]) -> None:
+    """An empty name would mean the present folder, which nobody means who has misspelt a shell variable."""
+    for flag, value in zip(arguments, [*arguments[1:], None], strict=False):
+        if flag in ("--out=", "-o=") or (flag in ("--out", "-o") and value == ""):
+            raise InputError("--out is empty: name a folder for the results")
 
 
 def _parse(name: str, command: Any, arguments: list[str]) -> Any:

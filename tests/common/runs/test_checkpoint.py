@@ -38,7 +38,9 @@ def test_the_previous_one_is_kept_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_half_written_is_cleared_away(tmp_path: Path) -> None:
-    (tmp_path / ".fresh.4711.tmp.pt").write_bytes(b"half")
+    folder = tmp_path / ".fresh.pt.abcdefgh.tmp"
+    folder.mkdir()
+    (folder / "fresh.pt").write_bytes(b"half")
     saved(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, first_line
 from mjp.common.files import write_atomically
+from mjp.common.weights import read_torch
 
 FORMAT = "mjp-training-2"
 
@@ -28,14 +29,12 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> Path:
     """Write last.pt; the one that was there becomes previous.pt."""
     folder.mkdir(parents=True, exist_ok=True)
     last, previous, fresh = folder / "last.pt", folder / "previous.pt", folder / "fresh.pt"
-    for unfinished in folder.glob(".fresh.*.tmp.pt"):  # of a run killed while it wrote
-        unfinished.unlink(missing_ok=True)
     try:
         write_atomically(fresh, lambda path: torch.save({"format": FORMAT, **state}, path))
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         newest = find_checkpoint(folder)
         rest = "there is none yet" if newest is None else f"the last one is intact: {newest}"
-        raise InputError(f"no checkpoint could be written to {folder} ({_first_line(error)}); {rest}") from error
+        raise InputError(f"no checkpoint could be written to {folder} ({first_line(error)}); {rest}") from error
     if last.exists():
         os.replace(last, previous)
     os.replace(fresh, last)
@@ -52,23 +51,14 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint; refuse a damaged or foreign one by name, and offer the previous one."""
-    if not path.is_file():
-        raise InputError(f"there is no checkpoint {path}")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # on foreign bytes an unpickler may stumble over anything
-        raise InputError(f"{path} is damaged or not a checkpoint ({_first_line(error)}){_offer(path)}") from error
+    state = read_torch(path, what="checkpoint", advice=_advice(path))
     if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise InputError(f"{path} is not a checkpoint of mjp train{_offer(path)}")
+        raise InputError(f"{path} is not a checkpoint of mjp train: {_advice(path)}")
     return state
 
 
-def _offer(path: Path) -> str:
+def _advice(path: Path) -> str:
     previous = path.with_name("previous.pt")
     if path.name != "previous.pt" and previous.exists():
-        return f": --resume {previous} continues from the one before"
-    return ""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return f"--resume {previous} continues from the one before"
+    return "begin again with another --out"

@@ -2,12 +2,13 @@
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
+from mjp.common.charts import pyplot
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
+from mjp.common.read import read_jsonl
 
 
 class Log:
@@ -20,7 +21,7 @@ class Log:
     def write(self, kind: str, step: int, **values: Any) -> None:
         # JSON knows no infinity: an fp16 run may have a step with an infinite gradient
         values = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
-        with open(self.path, "a") as file:
+        with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, "step": step, **values}, allow_nan=False) + "\n")
         if self.board is not None:
             for name, value in values.items():
@@ -29,33 +30,30 @@ class Log:
 
     def rewind(self, step: int) -> None:
         """Forget what was logged after the checkpoint that a run continues from: it will be computed again."""
-        lines = (
-            [line for line in self.path.read_text().splitlines() if _step_of(line) <= step]
-            if self.path.exists()
-            else []
-        )
-        write_atomically(self.path, lambda path: path.write_text("".join(line + "\n" for line in lines)))
+        entries = [entry for entry in self._entries() if entry["step"] <= step]
+        text = "".join(json.dumps(entry) + "\n" for entry in entries)
+        write_atomically(self.path, lambda path: path.write_text(text, encoding="utf-8"))
 
     def read(self, kind: str) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        entries = [json.loads(line) for line in self.path.read_text().splitlines()]
-        return [entry for entry in entries if entry["kind"] == kind]
+        return [entry for entry in self._entries() if entry.get("kind") == kind]
+
+    def _entries(self) -> list[dict[str, Any]]:
+        """All entries; lines that a kill tore are left out."""
+        entries = read_jsonl(self.path, skip_damaged=True) if self.path.exists() else []
+        return [entry for entry in entries if isinstance(entry.get("step"), int)]
 
 
 def draw_curve(log: Log, path: Path, title: str, measure: str = "val_top1", label: str = "accuracy, %") -> None:
     """Loss and accuracy, or another measure, over the epochs, as a PNG."""
-    os.environ.setdefault("MPLBACKEND", "Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     epochs = log.read("epoch")
-    measured = [entry for entry in epochs if entry.get(measure) is not None]
+    measured = [entry for entry in epochs if isinstance(entry.get(measure), int | float)]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    left.plot([e["epoch"] for e in epochs], [e["train_loss"] for e in epochs], label="training", color="#c44e00")
+    left.plot(_numbers(epochs, "epoch"), _numbers(epochs, "train_loss"), label="training", color="#c44e00")
     if measured:
         valued = [e for e in measured if "val_loss" in e]
-        left.plot([e["epoch"] for e in valued], [e["val_loss"] for e in valued], label="validation", color="#1f5fa8")
-        right.plot([e["epoch"] for e in measured], [e[measure] for e in measured], color="#1f5fa8", marker=".")
+        left.plot(_numbers(valued, "epoch"), _numbers(valued, "val_loss"), label="validation", color="#1f5fa8")
+        right.plot(_numbers(measured, "epoch"), _numbers(measured, measure), color="#1f5fa8", marker=".")
         right.set_title(f"validation, last {measured[-1][measure]:.2f}")
     left.set(title="loss", xlabel="epoch")
     left.legend(frameon=False)
@@ -69,11 +67,10 @@ def draw_curve(log: Log, path: Path, title: str, measure: str = "val_top1", labe
     plt.close(figure)
 
 
-def _step_of(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except (json.JSONDecodeError, KeyError):
-        return float("inf")  # a line cut off by a kill
+def _numbers(entries: list[dict[str, Any]], name: str) -> list[float]:
+    """A column of the log; NaN, which is not drawn, where an entry has no number."""
+    values = [entry.get(name) for entry in entries]
+    return [value if isinstance(value, int | float) else math.nan for value in values]
 
 
 def _board(folder: Path) -> Any:

@@ -4,9 +4,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, shorten
+from mjp.common.read import parse_yaml, read_yaml
 
 # What may differ between a run and its continuation without changing the result; a command may have more of its own.
 FREE_TO_CHANGE = frozenset(
@@ -26,18 +25,10 @@ def load_recipe(name: str, command: str = "train") -> dict[str, Any]:
     """The fields of a recipe that comes with the package, or of a YAML file."""
     path, names = Path(name), recipes(command)
     if name in names:
-        text = files("mjp.recipes").joinpath(f"{name}.yaml").read_text()
-    elif path.suffix in (".yaml", ".yml") and path.is_file():
-        text = path.read_text()
-    else:
-        raise InputError(f"there is no recipe {name!r}: choose one of {', '.join(names)}, or give a YAML file")
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{name} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{name} must hold fields and values, one per line")
-    return values
+        return parse_yaml(files("mjp.recipes").joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
+    if path.suffix in (".yaml", ".yml") and path.exists():
+        return read_yaml(path)
+    raise InputError(f"there is no recipe {shorten(name)}: choose one of {', '.join(names)}, or give a YAML file")
 
 
 def value_of(arguments: list[str], *flags: str) -> str | None:
@@ -53,7 +44,7 @@ def value_of(arguments: list[str], *flags: str) -> str | None:
 
 def changed_settings(path: Path, now: str, free: frozenset[str]) -> dict[str, tuple[Any, Any]]:
     """Where the settings `now` differ from those in the file `path`, both YAML: (before, now)."""
-    old, new = yaml.safe_load(path.read_text()), yaml.safe_load(now)
+    old, new = read_yaml(path, advice="give another --out"), parse_yaml(now, "the settings")
     names = sorted((old.keys() | new.keys()) - free)
     return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 

@@ -20,13 +20,14 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import torch
 
 from mjp.common.distributed import World
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, first_line
 from mjp.common.files import write_atomically
 from mjp.common.progress import Progress, duration, say
 from mjp.common.runs.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from mjp.common.runs.lock import hold_folder
 from mjp.common.runs.log import Log
 from mjp.common.runs.recipe import FREE_AFTER_BAD_STEP, FREE_TO_CHANGE, changed_settings
+from mjp.common.validate import number, whole
 
 TIMED_STEPS = 10  # after these the time per step is announced
 
@@ -192,7 +193,8 @@ class ResumableRun(ABC, Generic[Settings]):
         if checkpoint is not None:
             self._restore(checkpoint)
         if self.world.leads:
-            write_atomically(self.folder / "config.yaml", lambda path: path.write_text(self.config.to_yaml()))
+            text = self.config.to_yaml()
+            write_atomically(self.folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
             self.log.rewind(self.step)
             if changes:
                 self.write("settings", **changes)
@@ -204,12 +206,14 @@ class ResumableRun(ABC, Generic[Settings]):
         state = load_checkpoint(path)
         try:
             self.load_state(state)
-            self.step, self.sums = int(state["step"]), dict(state["sums"])
-            processes, threads = state["world"], state["threads"]
+            self.step = whole(f"{path}: step", state["step"], most=self.last_step)
+            self.sums = {str(name): number(f"{path}: {name}", total) for name, total in state["sums"].items()}
+            processes = whole(f"{path}: world", state["world"])
+            threads = whole(f"{path}: threads", state["threads"])
         except InputError:
             raise
-        except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise InputError(f"{path} belongs to another model: {str(error).splitlines()[0]}") from error
+        except Exception as error:  # whatever modules and optimizers say about weights that are not theirs
+            raise InputError(f"{path} belongs to another model: {first_line(error)}") from error
         if processes != self.world.size:
             raise InputError(
                 f"{path} is from a run of {processes} processes, this is {self.world.size}: for the same steps use the "
