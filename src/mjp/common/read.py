@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from mjp.common.errors import InputError, shorten
+from mjp.common.errors import InputError
 from mjp.common.files import open_regular
 
 MAX_BYTES = 256 * 2**20  # JSON: the captions of COCO are 90 MB
@@ -145,7 +145,8 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     """Where and what; PyYAML itself would print the lines around it."""
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    return place + shorten(getattr(error, "problem", None) or "characters that YAML does not allow").strip("'\"")
+    problem = getattr(error, "problem", None) or "characters that YAML does not allow"
+    return place + " ".join(str(problem).split())[:80]
 
 
 def _integer(digits: str) -> int:
