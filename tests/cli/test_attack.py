@@ -102,6 +102,17 @@ def test_a_fact_that_is_not_stated_is_the_models_own(folder: Path, tmp_path: Pat
     assert (facts["mean"], facts["std"], facts["size"]) == ([0.5] * 3, [0.5] * 3, [32, 32])
 
 
+def test_json_is_the_results_file_and_nothing_else(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choice = ["--model", str(folder / "model"), "--attacks", "direct", "--out", str(tmp_path), "--json"]
+    for command in (["attack", "--defences", "none"], ["attack-update", str(folder / "update.safetensors")]):
+        assert main([*command, *choice]) == 0
+        results = json.loads(capsys.readouterr().out)
+        assert results == json.loads((tmp_path / "results.json").read_text())
+        assert results["findings"][-1]["outcome"] == "explains"
+
+
 def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (folder / "update.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])

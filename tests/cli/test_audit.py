@@ -14,6 +14,7 @@ from PIL import Image
 
 from mjp.cli.main import main
 from mjp.common.charts import pyplot
+from mjp.common.runs.lock import hold_folder
 from mjp.pictures.sets import embedded
 from mjp.privacy.audit.chart import draw_audit
 from mjp.report.cells import NOTHING
@@ -161,6 +162,74 @@ def test_a_search_that_cannot_be_is_refused_first(
     assert main(["audit", "--out", str(tmp_path / "out"), option, value]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def quick(model: str, out: Path, *more: str) -> list[str]:
+    """An audit of one cell."""
+    choice = ["--defences", "none", "--attacks", "direct", "--pictures", "1", "--accuracy", "0"]
+    return ["audit", "--models", model, *choice, "--out", str(out), *more]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--prior", "nowhere"], "there is no folder nowhere"),
+        (["--prior", "EMPTY"], "at least 2"),
+        (["--lpips", __file__], "cannot be read as weights"),
+        (["--data", "nowhere"], "there is no folder nowhere"),
+        (["--attacks", "direct", "telepathy"], "there is no attack 'telepathy'"),
+        (["--attacks"], "at least one model, one defence, one attack"),
+        (["--defences", "none", "hope"], "unknown defence 'hope'"),
+        (["--models", "mini-cifar10-mjp", "./nowhere"], "there is no model './nowhere'"),
+    ],
+)
+def test_everything_is_checked_before_a_cell_is_written(
+    options: list[str], sentence: str, models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    options = [str(tmp_path / "empty") if word == "EMPTY" else word for word in options]
+    assert main(quick(models[0], tmp_path / "out", *options)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_package_is_named_before_a_cell_is_written(
+    models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mjp.privacy.combination.find_spec", lambda name: None)
+    assert main(quick(models[0], tmp_path / "out", "--defences", "none", "dp:0.1")) == 2
+    assert "the defence dp needs the package opacus" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_audit_in_the_folder_is_refused(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hold_folder(tmp_path / "out") as is_ours:
+        assert is_ours
+        assert main(quick(models[0], tmp_path / "out")) == 2
+        assert "another audit is running in" in capsys.readouterr().err
+    assert main(quick(models[0], tmp_path / "out")) == 0
+
+
+def test_json_is_the_results_file_and_nothing_else(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*quick(models[0], tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "results.json").read_text())
+
+
+def test_without_a_terminal_progress_is_printed_in_lines(
+    models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mjp.common.progress.INTERVAL", 0.0)
+    search = ("--attacks", "matching-blind", "--steps", "2", "--restarts", "0")
+    assert main(quick(models[0], tmp_path, *search)) == 0
+    error = capsys.readouterr().err
+    assert "matching (blind): 50 % (1 of 2)" in error
+    assert f"attacking {models[0]}: 100 % (1 of 1)" in error
 
 
 def test_the_search_is_the_one_asked_for(models: list[str], tmp_path: Path) -> None:

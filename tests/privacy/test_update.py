@@ -1,6 +1,7 @@
 """What leaves a client: the files, what is refused, and that nothing secret is in them."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -103,6 +104,10 @@ WRONG_INFO: list[Any] = [
     {"kind": "fedavg", "steps": 10**7, "lr": 0.1},
     {"steps": 4, "lr": 0.1},
     {"kind": "fedavg", "lr": "0.1"},
+    {"size": [10**6, 10**6]},
+    {"localize_weight": 10**400},
+    {"batch": 10**30},
+    {"defence": {"a": [[[[[[[[1]]]]]]]]}},
 ]
 
 
@@ -131,10 +136,54 @@ def test_one_step_of_fedavg_is_the_gradient() -> None:
         torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
 
 
-def test_eight_bit_floats_are_read() -> None:
+@pytest.mark.parametrize("steps", [1, 4])
+def test_weights_after_local_steps_become_the_mean_gradient_of_a_step(steps: int) -> None:
+    """K steps of SGD with one gradient g move the weights by K·lr·g."""
     network, update, _ = send(tiny())
-    small = {name: (64 * g).to(torch.float8_e4m3fn) for name, g in update.tensors.items()}
-    assert all(g.dtype == torch.float32 for g in gradients_of(Update(small, update.info), network).values())
+    gradients = gradients_of(update, network)
+    before = {name: p.detach() for name, p in network.unwrap().named_parameters()}
+    after = {name: before[name] - steps * 0.1 * gradient for name, gradient in gradients.items()}
+    info = UpdateInfo(kind="fedavg", steps=steps, lr=0.1, size=(32, 32))
+    means = gradients_of(Update(after, info), network)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(means[name], gradient, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bit_floats_are_read(dtype: torch.dtype, tmp_path: Path) -> None:
+    network, update, _ = send(tiny())
+    small = {name: (64 * g).to(dtype) for name, g in update.tensors.items()}
+    Update(small, update.info).save(tmp_path / "update.safetensors")
+    gradients = gradients_of(load_update(tmp_path / "update.safetensors"), network)
+    assert all(g.dtype == torch.float32 for g in gradients.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"head.bias": torch.ones(10, dtype=torch.complex64)}, "complex64"),
+        ({"head.bias": torch.ones(10).to_sparse()}, "sparse"),
+        ({"head.bias": torch.ones(1).expand(10**6)}, "does not hold them"),
+        ({"head.bias": 3}, "not a tensor"),
+        ({3: torch.ones(10)}, "tensors by parameter name"),
+        ({}, "tensors by parameter name"),
+        ([torch.ones(10)], "tensors by parameter name"),
+    ],
+)
+def test_files_of_something_else_are_refused(content: Any, message: str, tmp_path: Path) -> None:
+    torch.save(content, tmp_path / "update.pt")
+    with pytest.raises(InputError, match=message):
+        load_update(tmp_path / "update.pt")
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    save_file({"head.bias": torch.ones(10)}, tmp_path / "update.safetensors")
+    os.mkfifo(tmp_path / "update.json")
+    with pytest.raises(InputError, match="not a regular file"):
+        load_update(tmp_path / "update.safetensors")
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(InputError, match="not a regular file"):
+        load_update(tmp_path / "pipe.safetensors")
 
 
 def test_nothing_secret_is_in_an_update(tmp_path: Path) -> None:
