@@ -1,0 +1,167 @@
+"""Start from pretrained weights: timm's, or those of a file, a saved model or another run.
+
+The timm model takes what it can before it is wrapped, so that E_unk can start from the mean of the loaded position
+table. A head for another number of classes is left out, and the position table is resampled to the grid of the input.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from timm.layers import resample_abs_pos_embed
+from torch import Tensor, nn
+
+from mjp.common.errors import InputError
+from mjp.common.hub import hub_is_reachable
+from mjp.common.runs.checkpoint import find_checkpoint
+from mjp.common.weights import read_weights
+from mjp.method.model import MJP
+
+Grid = tuple[int, int]
+MAX_NAMES = 6  # of parameters in a message
+
+
+@dataclass
+class Loaded:
+    """What was taken over from pretrained weights, and what was not."""
+
+    source: str
+    loaded: set[str] = field(default_factory=set)  # names in the wrapped model
+    new: set[str] = field(default_factory=set)  # names in the wrapped model that keep their initial values
+    unused: set[str] = field(default_factory=set)  # names in the file
+    replaced: set[str] = field(default_factory=set)  # of `unused`: a head for another number of classes
+    resampled: tuple[Grid, Grid] | None = None  # the grid of the file, the grid of the model
+
+    def lines(self) -> list[str]:
+        """The report that a person reads."""
+        lines = [f"{len(self.loaded)} tensors from {self.source}"]
+        if self.resampled is not None:
+            before, after = (f"{rows}×{columns}" for rows, columns in self.resampled)
+            lines.append(f"position table resampled from {before} to {after}")
+        if self.replaced:
+            lines.append(f"replaced, for another number of classes: {_names(self.replaced)}")
+        if self.new:
+            lines.append(f"new: {_names(self.new)}")
+        if self.unused - self.replaced:
+            lines.append(f"in the file and not used: {_names(self.unused - self.replaced)}")
+        return lines
+
+
+def pretrained_weights(*, model: str, pretrained: bool, checkpoint: Path | None) -> tuple[str, dict[str, Tensor]] | None:
+    """(where they come from, tensors by their names in timm), or None for a model that starts at random."""
+    if checkpoint is not None:
+        return str(checkpoint), read_weights(_weights_file(checkpoint.expanduser()))
+    return (f"timm's {model}", _timm_weights(model)) if pretrained else None
+
+
+def load_into_timm(model: nn.Module, source: str, weights: dict[str, Tensor]) -> Loaded:
+    """Load what fits a bare timm model; refuse weights of another model."""
+    expected = model.state_dict()
+    report = Loaded(source)
+    weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+    extra = {name: weights.pop(name) for name in list(weights) if _belongs_to_wrapper(name, expected)}
+    report.replaced = {name for name in _head_names(model) & weights.keys() if _differs(weights, expected, name)}
+    fitting = _fitted(model, {n: t for n, t in weights.items() if n not in report.replaced}, source)
+    if "pos_embed" in fitting and _differs(weights, fitting, "pos_embed"):
+        report.resampled = (_square_grid(weights["pos_embed"], model), tuple(model.patch_embed.grid_size))
+    common = fitting.keys() & expected.keys()
+    if not common - {"pos_embed"}:
+        raise InputError(f"{source} holds no weights of this model: it has {_names(weights)}, not {_names(expected)}")
+    if wrong := sorted(name for name in common if _differs(fitting, expected, name)):
+        shapes = [f"{n} {tuple(fitting[n].shape)} instead of {tuple(expected[n].shape)}" for n in wrong[:3]]
+        raise InputError(f"{source} belongs to another model: it has {', '.join(shapes)}. Name its --model")
+    model.load_state_dict({name: fitting[name] for name in common}, strict=False)
+    report.loaded = {f"model.{name}" for name in common}
+    report.unused = {*(weights.keys() - common), *extra}
+    return report
+
+
+def load_into_wrapper(model: MJP, weights: dict[str, Tensor], report: Loaded) -> None:
+    """Load what MJP adds to a model (E_unk, index table, localization head), if the weights have it; finish the report."""
+    expected = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("model.")}
+    fitting = {name: weights[name].float() for name in expected.keys() & report.unused}
+    for name in {"index", "pos_embed"} & fitting.keys():
+        if _differs(fitting, expected, name):
+            table, grid = fitting[name], model.own_grid
+            report.resampled = (_square_grid(table, None), grid)
+            fitting[name] = resample_abs_pos_embed(table, list(grid), num_prefix_tokens=0)
+    fitting = {name: tensor for name, tensor in fitting.items() if not _differs(fitting, expected, name)}
+    model.load_state_dict(fitting, strict=False)
+    report.loaded |= fitting.keys()
+    report.unused -= fitting.keys()
+    report.new = {name for name, _ in model.named_parameters()} - report.loaded
+
+
+def _timm_weights(name: str) -> dict[str, Tensor]:
+    """The weights that timm has for a model, downloaded if they are not in its cache."""
+    from huggingface_hub import constants
+
+    offline = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = offline or not hub_is_reachable()  # the cache still answers, and nothing is retried
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return timm.create_model(name, pretrained=True).state_dict()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"the weights of {name} are not on this machine and cannot be downloaded ({reason}): connect to a network, "
+            "or give a file with --checkpoint"
+        ) from error
+    finally:
+        constants.HF_HUB_OFFLINE = offline
+
+
+def _weights_file(path: Path) -> Path:
+    """The file itself, or the one of a saved model or of a run, finished or not."""
+    if not path.is_dir():
+        return path
+    for candidate in (path / "model.safetensors", path / "model" / "model.safetensors"):
+        if candidate.is_file():
+            return candidate
+    newest = find_checkpoint(path / "checkpoints")
+    if newest is None:
+        raise InputError(f"{path} holds neither a saved model nor a run with a checkpoint")
+    return newest
+
+
+def _fitted(model: Any, weights: dict[str, Tensor], source: str) -> dict[str, Tensor]:
+    """Names and shapes as the model has them: timm's own conversion for its family, then the position table."""
+    convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    try:
+        fitting: dict[str, Tensor] = weights if convert is None else dict(convert(weights, model))
+    except (RuntimeError, KeyError, AttributeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{source} belongs to another model: timm cannot convert its weights ({reason})") from error
+    return fitting
+
+
+def _belongs_to_wrapper(name: str, expected: dict[str, Tensor]) -> bool:
+    return name not in expected and (name in ("unknown", "index", "pos_embed") or name.startswith("localizer."))
+
+
+def _head_names(model: nn.Module) -> set[str]:
+    cfg: Any = getattr(model, "pretrained_cfg", None) or {}
+    classifier = cfg.get("classifier") or ()
+    layers = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    return {f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
+
+
+def _square_grid(table: Tensor, model: Any) -> Grid:
+    """The grid of a (1, prefix + N, D) table that does not say so: timm's tables are square."""
+    prefix = 0 if model is None or model.no_embed_class else model.num_prefix_tokens
+    side = int((table.shape[1] - prefix) ** 0.5)
+    return side, side
+
+
+def _differs(left: dict[str, Tensor], right: dict[str, Tensor], name: str) -> bool:
+    return name in left and name in right and left[name].shape != right[name].shape
+
+
+def _names(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = len(ordered) - MAX_NAMES
+    return ", ".join(ordered[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
