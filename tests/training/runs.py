@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from mjp.common.distributed import World
-from mjp.training.config import TrainConfig, config_from
+from mjp.training.arguments import config_from
+from mjp.training.config import TrainConfig
 from mjp.training.engine import Run, train
 
 TINY_VIT = ("patch_size=8", "embed_dim=24", "depth=1", "num_heads=2")

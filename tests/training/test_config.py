@@ -11,7 +11,8 @@ import yaml
 from mjp.common.errors import InputError
 from mjp.common.runs.recipe import load_recipe, recipes
 from mjp.method.config import PRESETS, VARIANTS, MJPConfig
-from mjp.training.config import TrainConfig, config_from, named_config, parse_arguments
+from mjp.training.arguments import config_from, named_config, parse_arguments
+from mjp.training.config import TrainConfig
 
 NAMES = ["deit_small_imagenet", "mini_cifar10", "quickstart", "resnet50_imagenet", "swin_tiny_imagenet"]
 

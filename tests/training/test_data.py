@@ -1,5 +1,7 @@
 """Pictures come with their labels, whatever cannot be read is named and counted, and a seed decides about the rest."""
 
+import random
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ from PIL import Image
 
 from mjp.common.errors import InputError
 from mjp.pictures.sets import Folder, embedded
-from mjp.training.data import UNREADABLE, Augmented, load_data, transforms
+from mjp.training.arguments import parse_arguments
+from mjp.training.data import UNREADABLE, Augmented, _at_least_one_bit, load_data, seed_transforms, transforms
 from mjp.training.evaluate import Unreadable, evaluate
 from training.runs import ALONE, make_pictures, settings, started
 
@@ -161,6 +164,36 @@ def test_augmentation_is_that_of_the_recipe(data: Path) -> None:
     assert not {"RandAugment", "RandomErasing"} & {
         type(step).__name__ for step in transforms(settings(data, data), HALF, HALF)[0].transforms
     }
+
+
+IMAGENET = ["deit_small_imagenet", "swin_tiny_imagenet", "resnet50_imagenet"]
+
+
+@pytest.mark.parametrize("recipe", [*IMAGENET, "finetune"])
+def test_a_recipe_augments_whatever_the_seed(recipe: str) -> None:
+    config = parse_arguments(["--recipe", recipe, "--input-size", "36"], "")
+    transform, _ = transforms(config, HALF, HALF)
+    for seed in range(300):
+        seed_transforms(seed)
+        assert transform(Image.new("RGB", (4, 4), "orange")).shape == (3, 36, 36)
+    assert config.aa == parse_arguments(["--recipe", IMAGENET[0]], "").aa  # whose policy is looked at below
+
+
+@pytest.mark.parametrize(("policy", "seeds"), [("rand-m9-mstd0.5-inc1", 20_000), ("rand-m0", 500)])
+def test_posterize_is_never_asked_for_0_bits(policy: str, seeds: int) -> None:
+    """pillow refuses that. Only the policy draws strengths, so it alone is run over many seeds; timm's own function is
+    watched to see that the seeds do ask for 0 bits."""
+    config = parse_arguments(["--recipe", IMAGENET[0], "--aa", policy], "")
+    (steps,) = [step for step in transforms(config, HALF, HALF)[0].transforms if type(step).__name__ == "RandAugment"]
+    picture, bits = Image.new("RGB", (4, 4), "orange"), list[int]()
+    (posterize,) = [operation for operation in steps.ops if operation.name.startswith("Posterize")]
+    timms = posterize.level_fn.args[0]
+    posterize.level_fn = partial(_at_least_one_bit, lambda *level: bits.append(timms(*level)[0]) or timms(*level))
+    for seed in range(seeds):
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 (it is timm that uses it)
+        steps(picture)
+    assert bits.count(0) > 10
 
 
 def test_in_training_the_next_readable_picture_takes_the_place(broken: Path) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 import mjp
 from mjp.common.errors import InputError
 from mjp.common.runs.checkpoint import load_checkpoint
-from mjp.training.config import TrainConfig, parse_arguments
+from mjp.training.arguments import parse_arguments
+from mjp.training.config import TrainConfig
 from mjp.training.data import Augmented
 from mjp.training.engine import Run, train
 from mjp.training.evaluate import evaluate

@@ -14,7 +14,8 @@ from torch import nn
 from mjp.bench.timing import medians
 from mjp.common.distributed import World
 from mjp.common.runs.recipe import load_recipe
-from mjp.training.config import TrainConfig, config_from
+from mjp.training.arguments import config_from
+from mjp.training.config import TrainConfig
 from mjp.training.engine import Run
 
 REPEATS = 40  # training steps of each kind

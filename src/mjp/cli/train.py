@@ -11,7 +11,8 @@ A run killed at any moment goes on when the same command is given again.
 
 import os
 
-from mjp.training.config import TrainConfig, parse_arguments
+from mjp.training.arguments import parse_arguments
+from mjp.training.config import TrainConfig
 
 
 def parse(arguments: list[str], description: str) -> TrainConfig:

@@ -4,6 +4,7 @@ Nothing in a file is executed. A tensor is refused if its type is one that netwo
 file holds less of it than it claims: such a tensor takes no room on the disk and all memory when it is copied.
 """
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ DTYPES = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64}
     | {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 )
+WRAPPERS = ("module.", "_orig_mod.", "model.")  # DDP, torch.compile, MJP
 PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")  # as torch.save names its files; anything else is safetensors
 
 
@@ -28,10 +30,10 @@ def read_tensors(
     advice: str = "save it again",
     dtypes: frozenset[torch.dtype] = DTYPES,
 ) -> dict[str, Tensor]:
-    """Tensors by name, on the CPU; also those that a checkpoint keeps under the key model or state_dict."""
+    """Tensors by name, on the CPU; also those that a checkpoint keeps under a key, its moving average first."""
     read = read_torch if path.suffix in PICKLED else _read_safetensors
     content = read(path, what=what, advice=advice)
-    for key in ("model", "state_dict"):
+    for key in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
         content = content[key] if isinstance(content, dict) and isinstance(content.get(key), dict) else content
     if not isinstance(content, dict) or not content or not all(isinstance(name, str) for name in content):
         raise InputError(f"{path} must hold tensors by parameter name, or under the key model or state_dict")
@@ -42,11 +44,19 @@ def read_tensors(
     return content
 
 
+def plain_name(name: str) -> str:
+    """The name of a parameter in timm, whatever was put around the model."""
+    while name.startswith(WRAPPERS):
+        name = name.partition(".")[2]
+    return name
+
+
 def read_torch(path: Path, *, what: str = "file", advice: str = "save it again") -> Any:
     """What torch saved in a file: tensors and plain values, never code."""
     check_regular(path, what)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([Namespace]):  # in which training scripts keep their command line
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # on foreign bytes an unpickler may stumble over anything; torch explains in paragraphs
         raise InputError(f"{path} is damaged or holds more than tensors and plain values: {advice}") from error
 

@@ -73,6 +73,43 @@ class Folder:
         return str(self.paths[number])
 
 
+@dataclass
+class Part:
+    """Some of the pictures of a set, by their numbers in it."""
+
+    pictures: Pictures
+    numbers: list[int]
+    classes: list[str] = field(init=False)
+    labels: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.classes = self.pictures.classes
+        self.labels = [self.pictures.labels[number] for number in self.numbers]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def load(self, number: int) -> Image.Image:
+        return self.pictures.load(self.numbers[number])
+
+    def name(self, number: int) -> str:
+        return self.pictures.name(self.numbers[number])
+
+
+def limited(pictures: Pictures, limit: int | None) -> Pictures:
+    """The set itself, or at most `limit` of its pictures, spread evenly over the classes."""
+    if limit is None or limit >= len(pictures):
+        return pictures
+    return Part(pictures, spread_over_classes(pictures.labels, limit))
+
+
+def spread_over_classes(labels: list[int], limit: int | None) -> list[int]:
+    """The numbers of at most `limit` pictures: every class has its share of them, rounded up or down."""
+    count = min(limit or len(labels), len(labels))
+    by_class = sorted(range(len(labels)), key=lambda number: labels[number])
+    return sorted(by_class[k * len(labels) // count] for k in range(count))
+
+
 def pictures_below(folder: Path) -> list[Path]:
     """Every file at any depth that is named like a picture, in order."""
     return sorted(path for path in folder.rglob("*") if is_picture(path))

@@ -16,21 +16,42 @@ from mjp.method.backbones import fit_config
 from mjp.method.config import PRESETS
 from mjp.method.model import MJP
 from mjp.training.config import TrainConfig
+from mjp.training.groups import parameter_groups
+from mjp.training.pretrained import Loaded, load_into_timm, load_into_wrapper, pretrained_weights
 
 
 def build_model(config: TrainConfig, classes: int) -> MJP:
-    """The timm model of a recipe, wrapped."""
+    """The timm model of a recipe with random weights, wrapped."""
+    return _wrap(config, _timm_model(config, classes))
+
+
+def build_pretrained(config: TrainConfig, classes: int) -> tuple[MJP, Loaded | None]:
+    """The model of a recipe with the weights it starts from, and what was loaded; None if it starts at random."""
+    pretrained = pretrained_weights(model=config.model, pretrained=config.pretrained, checkpoint=config.checkpoint)
+    if pretrained is None:
+        return build_model(config, classes), None
+    model = _timm_model(config, classes)
+    report = load_into_timm(model, *pretrained)
+    wrapped = _wrap(config, model)
+    load_into_wrapper(wrapped, pretrained[1], report)
+    return wrapped, report
+
+
+def _timm_model(config: TrainConfig, classes: int) -> nn.Module:
     if not timm.is_model(config.model):
         raise InputError(f"timm has no model {config.model!r}: timm.list_models() names them")
     kwargs = dict(_argument(text) for text in config.model_kwargs)
     kwargs = {"num_classes": classes, "drop_path_rate": config.drop_path, "drop_rate": config.drop, **kwargs}
     try:
         try:
-            model = timm.create_model(config.model, img_size=config.input_size, **kwargs)
+            return timm.create_model(config.model, img_size=config.input_size, **kwargs)
         except TypeError:  # convolutional networks take any size and know no img_size
-            model = timm.create_model(config.model, **kwargs)
+            return timm.create_model(config.model, **kwargs)
     except (TypeError, RuntimeError, AssertionError, ValueError) as error:
         raise InputError(f"timm cannot create {config.model} with {kwargs}: {error}") from error
+
+
+def _wrap(config: TrainConfig, model: nn.Module) -> MJP:
     # a preset means: as far as this model can carry it
     return MJP(model, fit_config(config.mjp, model) if config.preset in PRESETS else config.mjp)
 
@@ -56,14 +77,29 @@ def _argument(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def build_optimizer(config: TrainConfig, model: nn.Module, step_size: int) -> torch.optim.Optimizer:
-    asked: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas}
-    extra = {name: value for name, value in asked.items() if value is not None}
-    lr = config.lr * step_size / 512
-    try:
-        return create_optimizer_v2(
-            model, config.opt, lr=lr, weight_decay=config.weight_decay, momentum=config.momentum, **extra
+def peak_learning_rate(config: TrainConfig, step_size: int) -> float:
+    """The learning rate after warm-up, for so many pictures per step."""
+    return config.lr * step_size / 512
+
+
+def build_optimizer(
+    config: TrainConfig, model: MJP, step_size: int, new: set[str] | None = None
+) -> torch.optim.Optimizer:
+    """timm's optimizer. `new` parameters, which no pretrained weights had, learn at the rate of the head."""
+    options: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas, "momentum": config.momentum}
+    options = {name: value for name, value in options.items() if value is not None}
+    parameters: Any = model
+    if config.layer_decay is not None or config.head_lr != 1:
+        parameters = parameter_groups(
+            model,
+            weight_decay=config.weight_decay,
+            layer_decay=config.layer_decay,
+            head_lr=config.head_lr,
+            new=new or set(),
         )
+    lr = peak_learning_rate(config, step_size)
+    try:
+        return create_optimizer_v2(parameters, config.opt, lr=lr, weight_decay=config.weight_decay, **options)
     except (AssertionError, TypeError, ValueError) as error:
         raise InputError(f"timm cannot create the optimizer {config.opt!r}: {error}") from error
 

@@ -4,17 +4,35 @@ No torch in here: the command line reads this file to print its help.
 """
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 import yaml
 
 from mjp.common.errors import InputError
 from mjp.common.runs.recipe import FREE_TO_CHANGE as RUN_FREE_TO_CHANGE
-from mjp.common.runs.recipe import load_recipe, plain_value, value_of
-from mjp.method.config import PRESETS, VARIANTS, MJPConfig, preset, variant
+from mjp.common.runs.recipe import plain_value
+from mjp.common.validate import number, whole
+from mjp.method.config import MJPConfig
+
+LEAST_WHOLE = {
+    **dict.fromkeys(("epochs", "batch_size", "accumulate", "eval_every", "log_every", "repeated_aug", "input_size"), 1),
+    **dict.fromkeys(("recount", "limit", "val_limit", "stop_after"), 1),
+    **dict.fromkeys(("workers", "max_unreadable", "seed"), 0),
+}
+BOUNDS = {
+    **dict.fromkeys(
+        ("drop_path", "drop", "smoothing", "hflip", "reprob", "mixup_prob", "mixup_switch_prob"), (0.0, 1.0)
+    ),
+    **dict.fromkeys(("momentum", "model_ema_decay"), (0.0, 1.0)),
+    **dict.fromkeys(("crop_pct", "layer_decay"), (1e-3, 1.0)),
+    **dict.fromkeys(("lr", "weight_decay", "warmup_epochs", "warmup_lr", "min_lr", "mixup", "cutmix"), (0.0, math.inf)),
+    **dict.fromkeys(("color_jitter", "checkpoint_minutes"), (0.0, math.inf)),
+    **dict.fromkeys(("clip_grad", "head_lr"), (1e-9, math.inf)),
+    "opt_eps": (0.0, math.inf),
+}
 
 
 @dataclass(kw_only=True)
@@ -35,12 +53,29 @@ class TrainConfig:
     resume: Path | None = None
     """Checkpoint to continue from instead of the newest one in the folder."""
 
+    limit: int | None = None
+    """Train on this many pictures only, spread evenly over the classes."""
+    val_limit: int | None = None
+    """Evaluate on this many pictures only, spread evenly over the classes."""
+
     model: str = "deit_tiny_patch16_224"
-    """timm model."""
+    """timm model. Another one than the recipe's starts without its --model-kwargs and with an input size of its own."""
     model_kwargs: tuple[str, ...] = ()
     """Arguments of the timm model, as name=value."""
     input_size: int = 224
     """Side of the input in pixels."""
+    pretrained: bool = False
+    """Start from the weights that timm has for the model (downloaded once)."""
+    checkpoint: Path | None = None
+    """Start from the weights in a file (safetensors; weights-only .pt or .pth), a saved model, or another run."""
+    freeze: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameters that stay as they are: a glob on timm's names such as 'blocks.0.*', or a regular expression after re:.
+    May be repeated."""
+    layer_decay: float | None = None
+    """Factor of the learning rate from each layer to the one below it; the new parameters are at the full rate."""
+    head_lr: float = 1.0
+    """Factor of the learning rate for parameters that the pretrained weights do not have: a new head, E_unk, the
+    localization head."""
     drop_path: float = 0.1
     """Stochastic depth."""
     drop: float = 0.0
@@ -143,17 +178,31 @@ class TrainConfig:
     """The method's own fields; the preset sets them, --mjp.NAME changes one."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "eval_every", "log_every", "repeated_aug", "input_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{_flag(name)} must be at least 1, not {getattr(self, name)}")
-        for name in ("drop_path", "drop", "smoothing", "hflip", "reprob", "mixup_prob", "mixup_switch_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{_flag(name)} must lie between 0 and 1, not {getattr(self, name)}")
-        for name in ("lr", "weight_decay", "warmup_epochs", "warmup_lr", "min_lr", "mixup", "cutmix", "max_unreadable"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{_flag(name)} must be finite and not negative, not {getattr(self, name)}")
+        for name, value in vars(self).items():
+            if value is not None and name in LEAST_WHOLE:
+                whole(_flag(name), value, least=LEAST_WHOLE[name])
+            if value is not None and name in BOUNDS:
+                number(_flag(name), value, least=BOUNDS[name][0], most=BOUNDS[name][1])
+        for name, most in {"opt_betas": 1.0, "scale": math.inf}.items():
+            for value in getattr(self, name) or ():
+                number(_flag(name), value, least=0, most=most)
+        if not 0 < self.scale[0] <= self.scale[1]:
+            raise InputError(f"--scale must be (smallest, largest) with 0 < smallest <= largest, not {self.scale}")
+        if self.seed >= 2**63:
+            raise InputError(f"--seed must be below 2**63, not {self.seed}")
+        if self.out is not None and self.out == Path():
+            raise InputError("--out is empty: name a folder, or leave it out")
         if (self.mixup or self.cutmix) and self.batch_size % 2:
             raise InputError(f"--batch-size must be even for mixup and CutMix, not {self.batch_size}")
+        self._check_pretraining()
+
+    def _check_pretraining(self) -> None:
+        if self.pretrained and self.checkpoint is not None:
+            raise InputError("--pretrained and --checkpoint both name weights to start from: choose one")
+        if self.head_lr != 1 and not (self.pretrained or self.checkpoint):
+            raise InputError(
+                "--head-lr is for what pretrained weights do not have: it goes with --pretrained or --checkpoint"
+            )
 
     @property
     def folder(self) -> Path:
@@ -165,56 +214,6 @@ class TrainConfig:
 
 
 FREE_TO_CHANGE = RUN_FREE_TO_CHANGE | {"data_dir", "compile", "tensorboard"}
-
-
-def named_config(name: str) -> MJPConfig:
-    """plain, A–J, paper, reference or private."""
-    if name == "plain":
-        return variant("A")
-    if name in VARIANTS:
-        return variant(name)
-    if name in PRESETS:
-        return preset(name)
-    raise InputError(f"unknown preset {name!r}: choose one of plain, {', '.join([*VARIANTS, *PRESETS])}")
-
-
-def config_from(values: dict[str, Any]) -> TrainConfig:
-    """A configuration from plain values as YAML has them."""
-    known = {f.name for f in fields(TrainConfig)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise InputError(f"unknown field {', '.join(unknown)}: mjp train --help lists all")
-    values = dict(values)
-    named = named_config(values.get("preset", "paper"))
-    values["mjp"] = MJPConfig.from_dict({**named.to_dict(), **values.get("mjp", {})})
-    for name in ("data_dir", "out", "resume"):
-        if values.get(name) is not None:
-            values[name] = Path(values[name])
-    for name in ("model_kwargs", "opt_betas", "scale"):
-        if values.get(name) is not None:
-            values[name] = tuple(values[name])
-    try:
-        return TrainConfig(**values)
-    except TypeError as error:
-        raise InputError(f"a field has a value of the wrong kind: {error}") from error
-
-
-def parse_arguments(arguments: list[str], description: str) -> TrainConfig:
-    """Recipe, then preset, then every option given."""
-    recipe = value_of(arguments, "--recipe") or "quickstart"
-    values = load_recipe(recipe) | {"recipe": recipe}
-    chosen = value_of(arguments, "--preset", "--variant")
-    if chosen is not None and chosen != values.get("preset", "paper"):
-        values = {**values, "preset": chosen, "mjp": _changes(values, chosen)}
-    return tyro.cli(TrainConfig, prog="mjp train", args=arguments, description=description, default=config_from(values))
-
-
-def _changes(values: dict[str, Any], chosen: str) -> dict[str, Any]:
-    """What a recipe changes about its own preset, as far as the preset chosen instead has no say in it."""
-    before = config_from(values).mjp.to_dict()
-    own, new = (named_config(name).to_dict() for name in (values.get("preset", "paper"), chosen))
-    usual = MJPConfig().to_dict()
-    return {name: value for name, value in before.items() if value != own[name] and new[name] == usual[name]}
 
 
 def _flag(name: str) -> str:

@@ -5,6 +5,8 @@ seed that is handed in with its number, so it depends neither on workers, nor on
 """
 
 import random
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,19 @@ from torch.utils.data import Dataset
 
 from mjp.common.errors import InputError
 from mjp.pictures.preprocessing import Preprocessing
-from mjp.pictures.sets import Folder, InMemory, Pictures, embedded
+from mjp.pictures.sets import Folder, InMemory, Pictures, embedded, limited
 from mjp.training.config import TrainConfig
 
 UNREADABLE = -1  # the label of a picture that could not be read: no prediction equals it
 
 
 def load_data(config: TrainConfig) -> tuple[Pictures, Pictures]:
-    """Training and validation pictures."""
+    """Training and validation pictures, as many as --limit and --val-limit allow."""
+    train, val = _whole_data(config)
+    return limited(train, config.limit), limited(val, config.val_limit)
+
+
+def _whole_data(config: TrainConfig) -> tuple[Pictures, Pictures]:
     if config.data == "embedded":
         return embedded("train"), embedded("val")
     if config.data in ("cifar10", "cifar100"):
@@ -98,6 +105,7 @@ def transforms(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, .
         re_mode=config.remode,
         re_count=config.recount,
     )
+    _keep_one_bit(train)
     if size <= 32:  # as DeiT does for CIFAR: pictures of this size are neither resized nor cut, others resized first
         train.transforms[:1] = [Resize(size, InterpolationMode.BICUBIC), RandomCrop(size, padding=4)]
     return train, preprocessing(config, mean, std).transform()
@@ -109,6 +117,20 @@ def preprocessing(config: TrainConfig, mean: tuple[float, ...], std: tuple[float
     crop_pct = 1.0 if side <= 32 else config.crop_pct  # pictures of at most 32 px are not cut, see `transforms`
     values = {"size": (side, side), "mean": list(mean), "std": list(std), "crop_pct": crop_pct}
     return Preprocessing.from_dict(values)
+
+
+def _keep_one_bit(transform: Any) -> None:
+    """timm's augmentation policies ask posterize for 0 bits now and then, which pillow refuses: give it 1."""
+    for step in transform.transforms:
+        policies = getattr(step, "policy", None) or [getattr(step, "ops", None) or ()]
+        for operation in chain.from_iterable(policies):
+            if operation.name.startswith("Posterize"):
+                operation.level_fn = partial(_at_least_one_bit, operation.level_fn)
+
+
+def _at_least_one_bit(level_fn: Any, level: float, settings: dict[str, Any]) -> tuple[int]:
+    (bits,) = level_fn(level, settings)
+    return (max(1, bits),)
 
 
 def seed_transforms(seed: int) -> None:

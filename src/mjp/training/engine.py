@@ -23,15 +23,26 @@ from torch.utils.data import DataLoader
 from mjp.common.distributed import World, join
 from mjp.common.errors import InputError
 from mjp.common.progress import say
+from mjp.common.runs.checkpoint import load_checkpoint
 from mjp.common.runs.log import draw_curve
 from mjp.common.runs.resumable import ResumableRun
 from mjp.common.seeds import PLAN, STEP, derive_seed
 from mjp.method.model import MJP
-from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
+from mjp.training.build import (
+    build_mixup,
+    build_model,
+    build_optimizer,
+    build_pretrained,
+    build_schedule,
+    localize_weight,
+)
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, preprocessing, seed_transforms, transforms
 from mjp.training.evaluate import Unreadable, evaluate
+from mjp.training.groups import freeze
 from mjp.training.order import Batches, epoch_length, epoch_order, rows_of
+from mjp.training.pretrained import Loaded
+from mjp.training.summary import summary_lines
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MicroBatches = list[tuple[Tensor, Tensor, Tensor]]  # images, labels, numbers of unreadable pictures
@@ -55,8 +66,10 @@ class Run(ResumableRun[TrainConfig]):
             world.wait()
         classes = self.train_pictures.classes
         torch.manual_seed(derive_seed(config.seed))  # timm draws weights from the global generator
-        self.model = build_model(config, len(classes)).to(world.device)
+        model, self.loaded, self.new = self._initial_model(len(classes))
+        self.model = model.to(world.device)
         self.model.classes = classes
+        self.frozen = freeze(self.model, config.freeze)
         if config.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cfg: Any = self.model.model.pretrained_cfg
@@ -68,7 +81,7 @@ class Run(ResumableRun[TrainConfig]):
                 f"one step takes {self.step_size} pictures, {config.data} has {len(self.train_pictures)} for training: "
                 "lower --batch-size or --accumulate"
             )
-        self.optimizer = build_optimizer(config, self.model, self.step_size)
+        self.optimizer = build_optimizer(config, self.model, self.step_size, self.new)
         self.schedule = build_schedule(config, self.optimizer, self.steps_per_epoch)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.amp == "fp16")
         self.ema = ModelEmaV3(self.model, decay=config.model_ema_decay) if config.model_ema else None
@@ -78,6 +91,28 @@ class Run(ResumableRun[TrainConfig]):
         )
         self.unreadable = Unreadable(config.max_unreadable, world)
 
+    def _announce(self) -> None:
+        if self.world.leads and not self.is_complete:
+            lines = summary_lines(
+                self.config,
+                self.model,
+                loaded=self.loaded,
+                resumed=self.step > 0,
+                frozen=self.frozen,
+                pictures=(len(self.train_pictures), len(self.val_pictures)),
+                step_size=self.step_size,
+                steps_per_epoch=self.steps_per_epoch,
+            )
+            print("\n".join(lines), flush=True)
+
+    def _initial_model(self, classes: int) -> tuple[MJP, Loaded | None, set[str]]:
+        """The model, what was loaded into it, and the names of its new parameters; a resumed run needs no weights."""
+        checkpoint = self.newest_checkpoint()
+        if checkpoint is not None:
+            return build_model(self.config, classes), None, set(load_checkpoint(checkpoint).get("new", ()))
+        model, loaded = build_pretrained(self.config, classes)
+        return model, loaded, set() if loaded is None else loaded.new
+
     @property
     def step_size(self) -> int:
         """Pictures per optimizer step, over all processes."""
@@ -85,6 +120,7 @@ class Run(ResumableRun[TrainConfig]):
 
     def train(self) -> Path:
         with self.opened():
+            self._announce()
             network = self.network()
             for epoch in self.epochs():
                 self.model.epoch = epoch
@@ -179,6 +215,7 @@ class Run(ResumableRun[TrainConfig]):
             "scaler": self.scaler.state_dict(),
             "ema": None if self.ema is None else self.ema.module.state_dict(),
             "unreadable": self.unreadable.gather(),
+            "new": sorted(self.new),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -190,8 +227,9 @@ class Run(ResumableRun[TrainConfig]):
         self.unreadable.names = set(state["unreadable"])
 
     def readings(self, steps: int, seconds: float, waited: float) -> dict[str, Any]:
+        group = self.optimizer.param_groups[0]
         return {
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": group["lr"] / group.get("lr_scale", 1.0),
             "images_per_second": steps * self.step_size / seconds,
             "waiting_for_data_percent": 100 * waited / seconds,
         }

@@ -47,9 +47,7 @@ def parameter_groups(
     return list(groups.values())
 
 
-def learning_rate_scales(
-    model: MJP, *, layer_decay: float | None, head_lr: float, new: set[str]
-) -> dict[str, float]:
+def learning_rate_scales(model: MJP, *, layer_decay: float | None, head_lr: float, new: set[str]) -> dict[str, float]:
     """The factor of the learning rate by parameter name."""
     layers = _layers(model)
     top = max(layers.values())
@@ -58,26 +56,25 @@ def learning_rate_scales(
 
 
 def _layers(model: MJP) -> dict[str, int]:
-    """The layer of every parameter, as timm counts them; of the wrapper's own, tables are at the bottom, heads on top."""
+    """The layer of every parameter as timm counts them; what MJP adds: tables at the bottom, heads on top."""
     inner: Any = model.model
     names = [name for name, _ in model.named_parameters()]
     if not hasattr(inner, "group_matcher"):
         raise InputError(f"--layer-decay needs to know the layers of {type(inner).__name__}, and timm does not")
     layers: dict[str, int] = group_parameters(inner, inner.group_matcher(coarse=False), reverse=True)
     top = max(layers.values())
-    own = {name: top if name.startswith("localizer.") else 0 for name in names if not name.startswith("model.")}
-    return own | {f"model.{name}": layer for name, layer in layers.items()}
+    added = {name: top if name.startswith("localizer.") else 0 for name in names if not name.startswith("model.")}
+    return added | {f"model.{name}": layer for name, layer in layers.items()}
 
 
 def _matches(pattern: str, name: str) -> bool:
-    candidates = (name, _short(name))
     if pattern.startswith("re:"):
         try:
             expression = re.compile(pattern.removeprefix("re:"))
         except re.error as error:
             raise InputError(f"--freeze {pattern} is not a regular expression: {error}") from error
-        return any(expression.search(candidate) for candidate in candidates)
-    return any(fnmatchcase(candidate, pattern) for candidate in candidates)
+        return expression.search(_short(name)) is not None
+    return fnmatchcase(_short(name), pattern)
 
 
 def _short(name: str) -> str:

@@ -13,16 +13,15 @@ from typing import Any
 import timm
 import torch
 from timm.layers import resample_abs_pos_embed
-from torch import Tensor, nn
+from torch import Tensor
 
 from mjp.common.errors import InputError
 from mjp.common.hub import hub_is_reachable
 from mjp.common.runs.checkpoint import find_checkpoint
-from mjp.common.weights import read_weights
-from mjp.method.model import MJP
+from mjp.common.weights import plain_name, read_tensors
 
 Grid = tuple[int, int]
-MAX_NAMES = 6  # of parameters in a message
+MAX_NAMES = 6  # of layers in a message
 
 
 @dataclass
@@ -51,14 +50,17 @@ class Loaded:
         return lines
 
 
-def pretrained_weights(*, model: str, pretrained: bool, checkpoint: Path | None) -> tuple[str, dict[str, Tensor]] | None:
+def pretrained_weights(
+    *, model: str, pretrained: bool, checkpoint: Path | None
+) -> tuple[str, dict[str, Tensor]] | None:
     """(where they come from, tensors by their names in timm), or None for a model that starts at random."""
     if checkpoint is not None:
-        return str(checkpoint), read_weights(_weights_file(checkpoint.expanduser()))
+        weights = read_tensors(_weights_file(checkpoint.expanduser()))
+        return str(checkpoint), {plain_name(name): tensor for name, tensor in weights.items()}
     return (f"timm's {model}", _timm_weights(model)) if pretrained else None
 
 
-def load_into_timm(model: nn.Module, source: str, weights: dict[str, Tensor]) -> Loaded:
+def load_into_timm(model: Any, source: str, weights: dict[str, Tensor]) -> Loaded:
     """Load what fits a bare timm model; refuse weights of another model."""
     expected = model.state_dict()
     report = Loaded(source)
@@ -80,13 +82,13 @@ def load_into_timm(model: nn.Module, source: str, weights: dict[str, Tensor]) ->
     return report
 
 
-def load_into_wrapper(model: MJP, weights: dict[str, Tensor], report: Loaded) -> None:
-    """Load what MJP adds to a model (E_unk, index table, localization head), if the weights have it; finish the report."""
+def load_into_wrapper(model: Any, weights: dict[str, Tensor], report: Loaded) -> None:
+    """Load what MJP adds to a model (E_unk, index table, localization head), if it is there, and finish the report."""
     expected = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("model.")}
     fitting = {name: weights[name].float() for name in expected.keys() & report.unused}
     for name in {"index", "pos_embed"} & fitting.keys():
         if _differs(fitting, expected, name):
-            table, grid = fitting[name], model.own_grid
+            table, grid = fitting[name], tuple(model.model.patch_embed.grid_size)
             report.resampled = (_square_grid(table, None), grid)
             fitting[name] = resample_abs_pos_embed(table, list(grid), num_prefix_tokens=0)
     fitting = {name: tensor for name, tensor in fitting.items() if not _differs(fitting, expected, name)}
@@ -143,7 +145,7 @@ def _belongs_to_wrapper(name: str, expected: dict[str, Tensor]) -> bool:
     return name not in expected and (name in ("unknown", "index", "pos_embed") or name.startswith("localizer."))
 
 
-def _head_names(model: nn.Module) -> set[str]:
+def _head_names(model: Any) -> set[str]:
     cfg: Any = getattr(model, "pretrained_cfg", None) or {}
     classifier = cfg.get("classifier") or ()
     layers = (classifier,) if isinstance(classifier, str) else tuple(classifier)
@@ -161,7 +163,8 @@ def _differs(left: dict[str, Tensor], right: dict[str, Tensor], name: str) -> bo
     return name in left and name in right and left[name].shape != right[name].shape
 
 
-def _names(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    more = len(ordered) - MAX_NAMES
-    return ", ".join(ordered[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+def _names(parameters: Iterable[str]) -> str:
+    """The layers that parameters belong to, by their names in timm; not all of a long list."""
+    layers = sorted({name.removeprefix("model.").removesuffix(".weight").removesuffix(".bias") for name in parameters})
+    more = len(layers) - MAX_NAMES
+    return ", ".join(layers[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

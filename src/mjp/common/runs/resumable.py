@@ -62,7 +62,7 @@ class ResumableRun(ABC, Generic[Settings]):
         self.step = 0  # optimizer steps made
         self.sums: dict[str, float] = {}  # of what the steps of the current epoch gave
         self.means: dict[str, Any] = {}  # as last logged
-        self._refuse_other_settings(self._newest_checkpoint())  # before anything is computed
+        self._refuse_other_settings(self.newest_checkpoint())  # before anything is computed
         self.log = Log(self.folder, tensorboard=tensorboard and world.leads)
 
     @abstractmethod
@@ -171,7 +171,8 @@ class ResumableRun(ABC, Generic[Settings]):
         stop = self.config.stop_after
         return self.last_step if stop is None else min(self.last_step, stop)
 
-    def _newest_checkpoint(self) -> Path | None:
+    def newest_checkpoint(self) -> Path | None:
+        """What the run continues from, if anything."""
         return self.config.resume or find_checkpoint(self.folder / "checkpoints")
 
     def _refuse_other_settings(self, checkpoint: Path | None) -> dict[str, Any]:
@@ -188,7 +189,7 @@ class ResumableRun(ABC, Generic[Settings]):
         return changes
 
     def _open(self) -> None:
-        checkpoint = self._newest_checkpoint()
+        checkpoint = self.newest_checkpoint()
         changes = self._refuse_other_settings(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
