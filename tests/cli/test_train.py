@@ -70,7 +70,7 @@ def test_a_value_out_of_range_ends_with_2_and_names_its_option(
     with pytest.raises(SystemExit) as stop:
         mjp_train(data, tmp_path, "--batch-size", "0")
     assert stop.value.code == 2
-    assert "--batch-size must be at least 1" in capsys.readouterr().err
+    assert "--batch-size must be a whole number of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mjp.method.config import PRESETS, VARIANTS, MJPConfig
 from mjp.training.arguments import config_from, named_config, parse_arguments
 from mjp.training.config import TrainConfig
 
-NAMES = ["deit_small_imagenet", "mini_cifar10", "quickstart", "resnet50_imagenet", "swin_tiny_imagenet"]
+NAMES = ["deit_small_imagenet", "finetune", "mini_cifar10", "quickstart", "resnet50_imagenet", "swin_tiny_imagenet"]
 
 
 def parsed(*arguments: str) -> TrainConfig:
@@ -26,7 +26,7 @@ def test_without_arguments_it_is_the_quickstart() -> None:
     assert (config.recipe, config.data, config.preset) == ("quickstart", "embedded", "paper")
 
 
-def test_there_are_five_recipes() -> None:
+def test_there_are_six_recipes() -> None:
     assert recipes() == NAMES
 
 
@@ -99,8 +99,9 @@ def test_every_field_is_an_option(name: str) -> None:
     before = getattr(parsed(), name)
     field = next(f for f in fields(TrainConfig) if f.name == name)
     choices = [choice for choice in get_args(field.type) if isinstance(choice, str) and choice != before]
-    values = choices[:1] or sample(before if before is not None else "")
-    assert getattr(parsed(f"--{name.replace('_', '-')}", *values), name) != before
+    values = choices[:1] or (["0.5"] if name == "layer_decay" else sample(before if before is not None else ""))
+    needed = ["--pretrained"] if name == "head_lr" else []
+    assert getattr(parsed(f"--{name.replace('_', '-')}", *values, *needed), name) != before
 
 
 def test_options_win_over_the_recipe_and_the_rest_stays() -> None:
@@ -179,7 +180,7 @@ def test_the_default_folder_names_recipe_and_preset() -> None:
         ("mjp: {ratoi: 0.1}", "unknown MJP setting ratoi"),
         ("- 1\n- 2", "must hold fields and values"),
         ("a: [", "is not valid YAML"),
-        ("epochs: many", "wrong kind"),
+        ("epochs: many", "--epochs must be a whole number"),
         ("preset: Q", "unknown preset 'Q'"),
     ],
 )
@@ -202,12 +203,50 @@ def test_a_recipe_that_does_not_exist_is_refused_with_the_known_ones(name: str) 
         *[(name, 1.5) for name in ("drop_path", "drop", "smoothing", "reprob", "mixup_prob")],
         *[(name, -1.0) for name in ("lr", "weight_decay", "warmup_epochs", "mixup", "cutmix")],
         *[(name, float("nan")) for name in ("lr", "smoothing")],
-        *[("lr", float("inf")), ("max_unreadable", -1)],
+        *[("lr", float("inf")), ("max_unreadable", -1), ("workers", -1), ("limit", 0), ("val_limit", 0)],
+        *[("momentum", -0.1), ("momentum", 1.5), ("clip_grad", -1.0), ("clip_grad", 0.0), ("crop_pct", 0.0)],
+        *[("crop_pct", 1.2), ("seed", -1), ("seed", 2**63), ("layer_decay", 0.0), ("layer_decay", 1.5)],
+        *[("head_lr", 0.0), ("opt_eps", -1.0), ("checkpoint_minutes", -1.0), ("stop_after", 0), ("recount", 0)],
+        *[("opt_betas", (0.9, 1.5)), ("scale", (0.0, 1.0)), ("scale", (0.9, 0.5)), ("color_jitter", -1.0)],
     ],
 )
 def test_a_value_out_of_range_is_refused_by_the_name_of_its_option(field: str, value: float) -> None:
     with pytest.raises(InputError, match=f"--{field.replace('_', '-')} must"):
-        TrainConfig(**{field: value})  # type: ignore[arg-type]
+        TrainConfig(**{field: value}, pretrained=True)  # type: ignore[arg-type]
+
+
+def test_an_empty_folder_name_is_refused() -> None:
+    with pytest.raises(InputError, match="--out is empty"):
+        TrainConfig(out=Path(""))
+
+
+def test_two_sources_of_weights_are_refused_and_a_rate_for_new_parameters_needs_one() -> None:
+    with pytest.raises(InputError, match="choose one"):
+        TrainConfig(pretrained=True, checkpoint=Path("file"))
+    with pytest.raises(InputError, match="--head-lr is for what pretrained weights do not have"):
+        TrainConfig(head_lr=2.0)
+
+
+@pytest.mark.parametrize("source", [["--pretrained"], ["--checkpoint", "w.pth"], ["--checkpoint=w.pth"]])
+def test_with_pretrained_weights_the_unknown_position_starts_at_their_mean(source: list[str]) -> None:
+    assert parsed().mjp.unknown_init == "normal"
+    for preset in ("paper", "G", "reference"):
+        assert parsed(*source, "--preset", preset).mjp.unknown_init == "mean"
+    assert parsed(*source, "--mjp.unknown-init", "zeros").mjp.unknown_init == "zeros"
+
+
+def test_freezing_may_be_asked_for_repeatedly() -> None:
+    assert parsed("--freeze", "blocks.0.*", "--freeze", "pos_embed").freeze == ("blocks.0.*", "pos_embed")
+
+
+def test_settings_of_a_model_go_with_their_model() -> None:
+    own = parsed("--model", "deit_tiny_patch16_224")
+    assert (own.model_kwargs, own.input_size) == (parsed().model_kwargs, 32)
+    other = parsed("--model", "deit3_small_patch16_384")
+    assert (other.model, other.model_kwargs, other.input_size) == ("deit3_small_patch16_384", (), 384)
+    explicit = parsed("--model=test_vit", "--model-kwargs", "depth=1", "--input-size", "64")
+    assert (explicit.model_kwargs, explicit.input_size) == (("depth=1",), 64)
+    assert other.epochs == parsed().epochs
 
 
 def test_mixing_needs_an_even_batch() -> None:

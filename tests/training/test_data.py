@@ -93,6 +93,19 @@ def test_different_classes_in_training_and_validation_are_named(tmp_path: Path) 
         load_data(settings(root, tmp_path))
 
 
+def test_a_limit_takes_equally_many_pictures_of_every_class(data: Path) -> None:
+    train, val = load_data(settings(data, data, limit=10, val_limit=6))
+    whole, _ = load_data(settings(data, data))
+    assert (np.bincount(train.labels).tolist(), np.bincount(val.labels).tolist()) == ([5, 5], [3, 3])
+    assert train.classes == whole.classes
+    names = [train.name(number) for number in range(len(train))]
+    assert set(names) < {whole.name(number) for number in range(len(whole))}
+    assert train.load(7).tobytes() == Image.open(names[7]).tobytes()
+    again, _ = load_data(settings(data, data, limit=10, seed=9))
+    assert [again.name(number) for number in range(10)] == names
+    assert len(load_data(settings(data, data, limit=1000))[0]) == len(whole)
+
+
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_offline_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def offline(*_: Any, **__: Any) -> None:
@@ -188,7 +201,12 @@ def test_posterize_is_never_asked_for_0_bits(policy: str, seeds: int) -> None:
     picture, bits = Image.new("RGB", (4, 4), "orange"), list[int]()
     (posterize,) = [operation for operation in steps.ops if operation.name.startswith("Posterize")]
     timms = posterize.level_fn.args[0]
-    posterize.level_fn = partial(_at_least_one_bit, lambda *level: bits.append(timms(*level)[0]) or timms(*level))
+
+    def watched(level: float, strengths: dict[str, Any]) -> tuple[int]:
+        bits.extend(timms(level, strengths))
+        return (bits[-1],)
+
+    posterize.level_fn = partial(_at_least_one_bit, watched)
     for seed in range(seeds):
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002 (it is timm that uses it)
