@@ -73,7 +73,7 @@ def find_model(
         if weights is not None and "head.bias" in weights:
             build.setdefault("num_classes", weights["head.bias"].numel())
         seed = 0 if weights is not None else random_weights
-        model = MJP(_create(text.removeprefix("timm:"), seed, build), _config_of(weights or {}))
+        model = MJP(create_timm(text.removeprefix("timm:"), seed, build), _config_of(weights or {}))
     elif text in SHIPPED:
         model = load(text)
     else:
@@ -131,7 +131,8 @@ def _replace_weights(model: MJP, weights: dict[str, Tensor]) -> None:
     model.load_state_dict({names[name][0]: tensor for name, tensor in weights.items()})
 
 
-def _create(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Module:
+def create_timm(name: str, random_weights: int | None, build: dict[str, Any]) -> nn.Module:
+    """A timm model with the weights that timm has for it, or with random ones from a seed."""
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}: timm.list_models() names them")
     try:
@@ -161,7 +162,7 @@ def _cached_file(name: str) -> dict[str, Any]:
 def _unavailable(name: str, reason: str) -> InputError:
     return InputError(
         f"the weights of timm:{name} cannot be downloaded ({reason}): connect to a network, or give a file of them "
-        "with --weights"
+        "(--weights; in training --checkpoint)"
     )
 
 

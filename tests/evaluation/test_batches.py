@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mjp.common.distributed import World
-from mjp.evaluation.batches import batches, find_pictures, spread_over_classes
+from mjp.evaluation.batches import batches, find_pictures
 from mjp.evaluation.sweep import Sweep, sweep
 from mjp.models import find_model
 from mjp.pictures.preprocessing import Preprocessing
+from mjp.pictures.sets import spread_over_classes
 from mjp.training.evaluate import Unreadable
 
 CPU = torch.device("cpu")

@@ -19,7 +19,6 @@ DTYPES = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64}
     | {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 )
-WRAPPERS = ("module.", "_orig_mod.", "model.")  # DDP, torch.compile, MJP
 PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")  # as torch.save names its files; anything else is safetensors
 
 
@@ -42,13 +41,6 @@ def read_tensors(
             raise InputError(f"{path} must hold tensors by parameter name, but {name[:80]} is not a tensor")
         check_tensor(path, name, tensor, dtypes)
     return content
-
-
-def plain_name(name: str) -> str:
-    """The name of a parameter in timm, whatever was put around the model."""
-    while name.startswith(WRAPPERS):
-        name = name.partition(".")[2]
-    return name
 
 
 def read_torch(path: Path, *, what: str = "file", advice: str = "save it again") -> Any:

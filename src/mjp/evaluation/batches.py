@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from mjp.common.progress import track
 from mjp.models import Subject
-from mjp.pictures.sets import Folder, Pictures, embedded
+from mjp.pictures.sets import Folder, Pictures, embedded, spread_over_classes
 from mjp.training.data import Augmented
 from mjp.training.evaluate import Unreadable
 
@@ -26,13 +26,6 @@ def find_pictures(text: str) -> Pictures:
         return embedded("val")
     folder = Path(text)
     return Folder(folder / "val" if (folder / "val").is_dir() else folder)
-
-
-def spread_over_classes(labels: list[int], limit: int | None) -> list[int]:
-    """The numbers of at most `limit` pictures: every class has its share of them, rounded up or down."""
-    count = min(limit or len(labels), len(labels))
-    by_class = sorted(range(len(labels)), key=lambda number: labels[number])
-    return sorted(by_class[k * len(labels) // count] for k in range(count))
 
 
 def batches(

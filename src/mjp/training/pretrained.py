@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor
 
 from mjp.common.errors import InputError
-from mjp.common.hub import hub_is_reachable
 from mjp.common.runs.checkpoint import find_checkpoint
-from mjp.common.weights import plain_name, read_tensors
+from mjp.models import create_timm, read_weights
 
 Grid = tuple[int, int]
 MAX_NAMES = 6  # of layers in a message
@@ -55,9 +53,11 @@ def pretrained_weights(
 ) -> tuple[str, dict[str, Tensor]] | None:
     """(where they come from, tensors by their names in timm), or None for a model that starts at random."""
     if checkpoint is not None:
-        weights = read_tensors(_weights_file(checkpoint.expanduser()))
-        return str(checkpoint), {plain_name(name): tensor for name, tensor in weights.items()}
-    return (f"timm's {model}", _timm_weights(model)) if pretrained else None
+        return str(checkpoint), read_weights(_weights_file(checkpoint.expanduser()))
+    if not pretrained:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        return f"timm's {model}", create_timm(model, None, {}).state_dict()
 
 
 def load_into_timm(model: Any, source: str, weights: dict[str, Tensor]) -> Loaded:
@@ -96,25 +96,6 @@ def load_into_wrapper(model: Any, weights: dict[str, Tensor], report: Loaded) ->
     report.loaded |= fitting.keys()
     report.unused -= fitting.keys()
     report.new = {name for name, _ in model.named_parameters()} - report.loaded
-
-
-def _timm_weights(name: str) -> dict[str, Tensor]:
-    """The weights that timm has for a model, downloaded if they are not in its cache."""
-    from huggingface_hub import constants
-
-    offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = offline or not hub_is_reachable()  # the cache still answers, and nothing is retried
-    try:
-        with torch.random.fork_rng(devices=[]):
-            return timm.create_model(name, pretrained=True).state_dict()
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"the weights of {name} are not on this machine and cannot be downloaded ({reason}): connect to a network, "
-            "or give a file with --checkpoint"
-        ) from error
-    finally:
-        constants.HF_HUB_OFFLINE = offline
 
 
 def _weights_file(path: Path) -> Path:
