@@ -11,8 +11,9 @@ from aladin.gallery import make_gallery
 from mjp.aladin.index.scan import content_hash
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.search.sheet import GAP, SIDE
+from mjp.aladin.search.sheet import SIDE
 from mjp.cli.main import main
+from mjp.pictures.sheet import GAP
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from mjp.pictures.crop import float_square, open_square
 from mjp.pictures.decode import UnreadablePicture, first_readable, open_rgb, read_png
 from mjp.pictures.sets import Folder
 from mjp.pictures.tensors import denormalise, to_tensor
-from mjp.privacy.server.public_pictures import spread
+from mjp.privacy.samples import sample_pictures
 from mjp.training.data import Augmented
 from mjp.training.evaluate import Unreadable
 
@@ -157,7 +157,7 @@ def test_every_command_sees_the_same_pixels(tmp_path: Path) -> None:
         "training": lambda: torch.stack([training[n, 0][0] for n in range(len(pictures))]),
         "robustness": lambda: torch.stack([to_tensor(Labelled(tmp_path, ["a", "b"]).load(n)) for n in range(5)]),
         "evaluation": lambda: denormalise(next(iter(loaded))[0], subject.mean, subject.std),
-        "prior": lambda: spread(pictures, 5, (32, 32)),
+        "prior": lambda: sample_pictures(pictures, 5, (32, 32)),
         "audit": lambda: torch.stack([float_square(pictures.load(n), (32, 32)) for n in range(5)]),
         "attack": lambda: torch.cat([open_square(path, 32) for path in pictures.paths]),
         "search": lambda: denormalise(

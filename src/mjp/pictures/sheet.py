@@ -9,7 +9,8 @@ from torch import Tensor
 from mjp.pictures.tensors import to_image
 
 INK, PAPER, BLANK = (30, 30, 30), (255, 255, 255), (237, 237, 237)
-GAP, LINE, SMALL = 12, 22, 17  # pixels: between tiles, height of a line, height of a line of small letters
+GAP, LINE, SMALL = 12, 22, 17  # pixels: between tiles, height of a line, height of a line of a caption
+TEXT_SIZE, CAPTION_SIZE = 15, 13  # of letters
 
 
 class Row(NamedTuple):
@@ -45,7 +46,7 @@ def contact_sheet(
 
 def draw_sheet(rows: Sequence[Row], side: int, *, title: str, columns: Sequence[str] = ()) -> Image.Image:
     """Rows of tiles of `side` pixels under a title and, if there are any, column labels."""
-    font, small = ImageFont.load_default(15), ImageFont.load_default(13)
+    font, small = ImageFont.load_default(TEXT_SIZE), ImageFont.load_default(CAPTION_SIZE)
     heads = [wrap_text(label, font, side) for label in columns]
     captions = [[wrap_text(text, small, side) for text in row.captions] for row in rows]
     depths = [SMALL * max((_lines(text) for text in texts), default=0) for texts in captions]
@@ -73,7 +74,7 @@ def draw_sheet(rows: Sequence[Row], side: int, *, title: str, columns: Sequence[
 
 def text_tile(text: str, side: int) -> Image.Image:
     """A grey tile with words on it, as many lines as fit."""
-    font = ImageFont.load_default(13)
+    font = ImageFont.load_default(CAPTION_SIZE)
     tile = Image.new("RGB", (side, side), BLANK)
     lines = wrap_text(text, font, side - 2 * GAP).split("\n")
     room = (side - 2 * GAP) // SMALL

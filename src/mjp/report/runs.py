@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from mjp import __version__
 from mjp.common.errors import InputError
+from mjp.common.read import read_json
 from mjp.pictures.decode import read_png
 
 # the commands whose results have a section
@@ -92,11 +93,9 @@ def _load(folder: Path) -> Any:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}: name folders that mjp eval or mjp study wrote")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path, advice="run the command that wrote it again", nan_as_null=True)  # older files hold NaN
     except FileNotFoundError as error:
         raise InputError(f"there is no results.json in {folder}: name folders that mjp eval or study wrote") from error
-    except ValueError as error:  # no JSON, or no text
-        raise InputError(f"{path} cannot be read as JSON ({error}): run the command that wrote it again") from error
 
 
 def _kind(facts: Any) -> Any:

@@ -14,9 +14,10 @@ from aladin.gallery import take_in
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.tokens import Tokens
-from mjp.aladin.search.draw import box, draw_frames, draw_heat, fitting
+from mjp.aladin.search.draw import box, draw_frames, draw_heat
 from mjp.aladin.search.explain import Word, explain, patches_alone, pieces_of_words, unread_words
 from mjp.aladin.search.two_stage import alignment_scores
+from mjp.pictures.sheet import fit_text
 
 TEXT = "Red sky, xylophone ground 日本!"
 
@@ -85,11 +86,11 @@ def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_
 
 def test_a_long_label_ends_at_the_edge_of_the_picture() -> None:
     font = ImageFont.load_default(13)
-    shown = fitting("a man rides a bicycle along the river", font, 100)
+    shown = fit_text("a man rides a bicycle along the river", font, 100)
     assert shown.startswith("a man")
     assert shown.endswith("…")
     assert 80 < font.getlength(shown) <= 100
-    assert fitting("a man", font, 100) == "a man"
+    assert fit_text("a man", font, 100) == "a man"
 
 
 def test_patches_are_counted_row_by_row() -> None:

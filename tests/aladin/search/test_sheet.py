@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from aladin.gallery import draw_picture
-from mjp.aladin.search.sheet import COLUMNS, GAP, SIDE, contact_sheet
+from mjp.aladin.search.sheet import COLUMNS, SIDE, contact_sheet
 from mjp.aladin.search.two_stage import Match
+from mjp.pictures.sheet import GAP
 
 WIDEST = GAP + COLUMNS * (SIDE + GAP)
 

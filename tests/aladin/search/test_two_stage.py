@@ -18,7 +18,6 @@ from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.aladin.search import two_stage as module
-from mjp.aladin.search.sheet import thumbnail
 from mjp.aladin.search.two_stage import by_alignment, by_vector, encode_picture, match_hits, two_stage
 from mjp.common.errors import InputError
 
@@ -118,7 +117,6 @@ def test_a_query_that_is_no_picture_is_refused(model: Aladin, indexed: Path, tmp
     for path in (tmp_path / "pipe.png", tmp_path):
         with pytest.raises(InputError, match="not a regular file"):
             encode_picture(Index(indexed), model, path)
-    assert thumbnail([tmp_path / "pipe.png"], 32) is None
     with pytest.raises(InputError, match="there is no picture"):
         encode_picture(Index(indexed), model, tmp_path / "nowhere.png")
 

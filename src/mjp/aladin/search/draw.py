@@ -5,6 +5,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from mjp.aladin.search.explain import Word
+from mjp.pictures.sheet import fit_text
 
 # from Okabe and Ito's colours, which most people can distinguish; dark enough for white letters
 COLOURS = ("#b34700", "#005a8c", "#00664b", "#8c3a6b", "#5b4b00", "#3d3d8f", "#7a1f1f", "#2f5d62")
@@ -31,7 +32,7 @@ def draw_frames(picture: Image.Image, words: list[Word], grid: tuple[int, int]) 
         draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)
     labels: list[tuple[float, float, float]] = []
     for number, (patch, names) in enumerate(words_of_patch.items()):  # after all frames, so that none crosses a label
-        label = fitting(" ".join(names), font, picture.width - 6)
+        label = fit_text(" ".join(names), font, picture.width - 6)
         width = draw.textbbox((0, 0), label, font)[2] + 6
         left, top = _place(box(patch, grid, picture.size), width, picture.size, labels)
         labels.append((left, top, width))
@@ -67,11 +68,3 @@ def draw_heat(picture: Image.Image, word: Word, grid: tuple[int, int], hidden: T
     if not word.hidden:
         ImageDraw.Draw(lit).rectangle(box(word.patch, grid, picture.size), outline="#ffb454", width=3)
     return lit
-
-
-def fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
-    """As much of a text as fits into a width in pixels."""
-    start = text[: width // 3]  # few letters are narrower than three pixels
-    while font.getlength(start + "…" * (start != text)) > width:
-        start = start[:-1]
-    return start + "…" * (start != text)
