@@ -51,7 +51,7 @@ def test_foreign_and_broken_files_are_named(text: str, tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     folder = write_eval(tmp_path / "eval")
     (folder / "results.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"eval/results\.json cannot be read as JSON"):
+    with pytest.raises(InputError, match=r"eval/results\.json is not UTF-8 text"):
         collect(usual=tmp_path)
 
 
