@@ -142,3 +142,12 @@ def test_a_fact_as_an_option_is_in_the_results(folder: Path, tmp_path: Path) -> 
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["facts"]["defence"] == "noise:0"
     assert found["findings"][0]["verdict"]
+
+
+def test_the_report_shows_it_and_the_command(folder: Path, tmp_path: Path) -> None:
+    path = folder / "update.safetensors"
+    assert audit(path, tmp_path / "out", "--attacks", "direct") == 0
+    assert main(["report", str(tmp_path / "page.html"), str(tmp_path / "out")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "what the server can see of an update" in page
+    assert f"mjp attack-update {path}" in page

@@ -19,8 +19,16 @@ def find(runs: Sequence[Run]) -> Any:
 
 
 def _attack(run: Run) -> dict[str, Any]:
-    names = list(dict.fromkeys(str(found["attack"]) for found in run.facts["findings"] if found["attack"] != "guess"))
-    return {"model": next(iter(run.models)), "attacks": names, "picture": run.picture("attack.png")}
+    attacks = dict.fromkeys(str(finding["attack"]) for finding in run.facts["findings"])
+    names = ", ".join(name for name in attacks if name != "guess")
+    model = next(iter(run.models))
+    if run.kind == "attack-update":
+        alt = f"What these attacks recover from an update: {names}."
+        caption = f"{model}: what the server can see of an update. The pictures behind it are not known here."
+    else:
+        alt = f"One row for each defence: the picture, the data-free guess, and what these attacks recover: {names}."
+        caption = f"{model}: the picture, the data-free guess, and what the server can see."
+    return {"picture": run.picture("attack.png"), "alt": alt, "caption": caption}
 
 
 def _audit(run: Run) -> dict[str, Any]:
@@ -54,5 +62,5 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _gain(found: dict[str, Any] | None) -> Cell:
-    return NOTHING if found is None else measured(found["db"])
+def _gain(gain: dict[str, Any] | None) -> Cell:
+    return NOTHING if gain is None else measured(gain["db"])
