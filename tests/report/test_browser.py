@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from PIL import Image
 
 from browser import Browser
 from mjp.report.page import render
 from mjp.report.runs import collect
+from mjp.report.sections import KINDS
 from report.folders import (
     CORRUPTIONS,
     evaluated,
@@ -20,6 +22,7 @@ from report.folders import (
 )
 
 LONG = "/a/rather/deep/folder/of-a-run/" + 60 * "x"
+CARDS = (".card:not(.themed)", ".card.themed")
 MODELS = ("out/plain", "out/mjp", "<b>bold</b>", LONG)
 
 
@@ -30,7 +33,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     found = {name: retrieval(160.0, masking=masking()) for name in MODELS}
     folders = [write_eval(folder / "eval", models, data=LONG), write_study(folder / "study", MODELS)]
     folders += [write_retrieval(folder / "retrieval", found), write_bench(folder / "bench", LONG)]
-    runs = collect(folders)
+    Image.new("RGB", (1200, 400), (21, 24, 27)).save(folder / "eval" / "sweep-dark.png")
+    runs = collect(folders, kinds=KINDS)
     path = folder / "a page.html"
     path.write_text(render(runs, title="Four models"), encoding="utf-8")
     return path.as_uri()
@@ -74,11 +78,19 @@ def test_wide_tables_scroll_in_their_own_container(browser: Browser, address: st
 
 
 def test_dark_is_dark(browser: Browser, address: str) -> None:
+    """Figures too, if they have a dark version; pictures on white paper keep it."""
     grounds = {}
+    browser.open(address, width=800)
+    light = browser.ask("document.querySelector('.themed img').getAttribute('src')")
+    dark = browser.ask("document.querySelector('.themed source').getAttribute('srcset')")
+    assert light != dark
     for scheme in ("light", "dark"):
         browser.open(address, width=800, scheme=scheme)
         grounds[scheme] = browser.ask("getComputedStyle(document.body).backgroundColor")
-        assert browser.ask("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
+        cards = [browser.ask(f"getComputedStyle(document.querySelector('{name}')).backgroundColor") for name in CARDS]
+        assert cards == ["rgb(255, 255, 255)", "rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 24, 27)"]
+        source = browser.ask("document.querySelector('.themed img').currentSrc")
+        assert source == (light if scheme == "light" else dark)
     assert grounds == {"light": "rgb(253, 252, 250)", "dark": "rgb(21, 24, 27)"}
 
 
@@ -93,3 +105,11 @@ def test_a_complaint_would_be_heard(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "bad.html").write_text("<!doctype html><img src='missing.png'><script>throw 1</script>")
     browser.open((tmp_path / "bad.html").as_uri(), width=800)
     assert len(browser.complaints()) == 2
+
+
+def test_a_phone_shows_accuracy_and_consistency_without_scrolling(browser: Browser, address: str) -> None:
+    browser.open(address, width=390)
+    heads = "Array.from(document.querySelectorAll('#summary thead th')).slice(0, 3)"
+    assert max(browser.ask(f"{heads}.map(head => head.getBoundingClientRect().right)")) <= 390
+    shades = browser.ask("getComputedStyle(document.querySelector('#summary .scroll')).backgroundAttachment")
+    assert shades == "local, local, scroll, scroll"  # a shadow shows that the table goes on

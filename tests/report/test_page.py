@@ -9,6 +9,7 @@ import pytest
 
 from mjp.report.page import breakable, render
 from mjp.report.runs import collect
+from mjp.report.sections import KINDS
 from report.folders import CORRUPTIONS, Page, evaluated, write_eval, write_study
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
@@ -16,7 +17,7 @@ ROBUST = evaluated(robustness={"corruptions": CORRUPTIONS})
 
 
 def page(*folders: Path) -> Page:
-    return Page(render(collect(folders), title="Two models"))
+    return Page(render(collect(folders, kinds=KINDS), title="Two models"))
 
 
 @pytest.fixture
@@ -146,17 +147,17 @@ def test_language_viewport_title_and_skip_link(whole: Page) -> None:
 def test_one_model_on_two_data_sets_has_two_rows(tmp_path: Path) -> None:
     folders = [write_eval(tmp_path / name, {"m": evaluated()}, data=f"/data/{name}") for name in ("a", "b")]
     summary = page(*folders).text.split("headline numbers")[1]
-    assert "m /data/a 1,234" in summary
-    assert "m /data/b 1,234" in summary
+    assert "1,234 /data/a" in summary
+    assert "1,234 /data/b" in summary
 
 
 def test_a_model_that_was_only_studied_says_so(tmp_path: Path) -> None:
     shown = page(write_eval(tmp_path / "eval", {"a": evaluated()}), write_study(tmp_path / "study", ("b",)))
-    assert "b – not evaluated 1.50 ± 0.23" in shown.text
+    assert "b not evaluated 1.50 ± 0.23 – –" in shown.text
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
-    runs = collect([write_eval(tmp_path / "eval"), write_study(tmp_path / "study")])
+    runs = collect([write_eval(tmp_path / "eval"), write_study(tmp_path / "study")], kinds=KINDS)
     assert render(runs, title="t") == render(runs, title="t")
 
 
@@ -164,3 +165,15 @@ def test_versions_and_commands_are_those_of_the_results(whole: Page) -> None:
     made = whole.text.split("How this page was made")[2]
     assert "mjp eval plain mjp \\ --data embedded \\ --draws 2 \\ --seed 7" in made
     assert "with mjp 0.1.0, torch 2.13.0, timm 1.0.30" in made
+
+
+def test_accuracy_and_consistency_come_first(whole: Page) -> None:
+    """On a phone the first columns are what a reader sees without scrolling."""
+    heads = whole.text.split("headline numbers")[1]
+    assert heads.index("top-1, %") < heads.index("consistency, %") < heads.index("position error") < heads.index("data")
+
+
+def test_supplementary_table_4_stands_beside_our_corruptions(whole: Page) -> None:
+    beside = whole.text.split("supplementary Table 4")[1]
+    assert "DeiT-S + MJP 39.9 41.8 41.2 49.9 58.6 47.4 34.5 43.3 40.0 35.8 41.5" in beside
+    assert "mjp corruptions: generated" in beside

@@ -10,13 +10,14 @@ from mjp.aladin.evaluate.seeds import over_seeds
 from mjp.common.errors import InputError
 from mjp.report.page import render
 from mjp.report.runs import collect
+from mjp.report.sections import KINDS
 from report.folders import Page, masking, retrieval, write_bench, write_eval, write_retrieval
 
 HOSTILE = "<script>alert('x')</script>"
 
 
 def page(*folders: Path) -> Page:
-    return Page(render(collect(folders), title="Retrieval"))
+    return Page(render(collect(folders, kinds=KINDS), title="Retrieval"))
 
 
 def test_it_stands_alone_and_among_the_others(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def _tour(options: Options) -> list[tuple[str, str, Callable[[], object]]]:
             (SHIPPED[1], ("mjp:0.09", "mjp:0.27", "mjp:0.9"), "attack-mjp"),
         )
     ]
-    page = report.Options(out / "report.html", (sweep.out, positions.out, *(options.out for options in attacks)))
+    folders = (sweep.out, positions.out, *(options.out for options in attacks))
+    page = report.Options(out / "report.html", folders)
     return [
         ("The jigsaw, and what it guarantees", "jigsaw", lambda: jigsaw.run(jigsaws)),
         ("Accuracy and consistency under the jigsaw", "eval", lambda: eval.run(sweep)),

@@ -1,6 +1,6 @@
-"""One self-contained page with the results of eval, study, attack, audit and aladin, and the published figures beside.
+"""One self-contained page: results of eval, study, train, attack, audit and aladin beside the published figures.
 
-Example: mjp report report.html out/eval out/study
+Example: mjp report report.html out/eval out/study out/my-run
 """
 
 from dataclasses import dataclass
@@ -8,31 +8,27 @@ from pathlib import Path
 
 import tyro
 
+from mjp.common.results import Results
+
 
 @dataclass
 class Options:
     out: tyro.conf.Positional[Path]
     """The page to write."""
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folders that mjp eval, study, attack, audit, aladin eval or bench wrote; without any, those directly in out/."""
+    """Folders that mjp eval, study, train, attack, audit, aladin eval or aladin bench wrote; default: those directly in
+    out/."""
     title: str = "Masked jigsaw puzzle models, side by side"
     """Title of the page."""
 
 
-def run(options: Options) -> None:
-    from mjp.common.errors import InputError
-    from mjp.common.files import write_atomically
-    from mjp.report.page import render
-    from mjp.report.runs import collect
+def run(options: Options) -> Results:
+    from mjp.common.results import make_results
+    from mjp.report.page import write_page
 
-    if options.out.is_dir():
-        raise InputError(f"{options.out} is a folder: name the page to write, as in {options.out / 'report.html'}")
-    if options.out.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"the page must be named *.html, not {options.out}")
-    runs = collect(options.folders)
-    page = render(runs, title=options.title)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(options.out, lambda path: path.write_text(page, encoding="utf-8"))
-    for found in runs:
-        print(f"{found.kind:<6} {found.folder}")
+    runs = write_page(options.out, options.folders, title=options.title)
+    for folder in runs:
+        print(f"{folder.kind:<6} {folder.folder}")
     print(f"report {options.out}")
+    folders = [{"folder": folder.folder, "kind": folder.kind} for folder in runs]
+    return make_results("report", options, {"page": options.out, "bytes": options.out.stat().st_size, "runs": folders})

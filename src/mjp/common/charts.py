@@ -1,6 +1,8 @@
 """What every chart shares: matplotlib without a screen, colours, a quiet frame, and a file for light and dark pages."""
 
 import os
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,22 @@ def tidy(*axes: Any) -> None:
 
 def save_chart(figure: Any, path: Path, *, dpi: int = 120) -> None:
     """Write a finished figure as it looks on a light page, and beside it as it looks on a dark one; then close it."""
-    for target, theme in ((path, LIGHT), (dark_version(path), DARK)):
+    light, dark, _, _ = png_pair(figure, dpi=dpi)
+    for target, content in ((path, light), (dark_version(path), dark)):
+        write_atomically(target, partial(Path.write_bytes, data=content))
+
+
+def png_pair(figure: Any, *, dpi: int = 120) -> tuple[bytes, bytes, int, int]:
+    """A finished figure as PNG for a light and for a dark page, with width and height; the figure is closed."""
+    files = []
+    for theme in (LIGHT, DARK):
         _recolour(figure, **theme)
-        write_atomically(target, lambda temporary: figure.savefig(temporary, dpi=dpi))
+        file = BytesIO()
+        figure.savefig(file, format="png", dpi=dpi)
+        files.append(file.getvalue())
+    width, height = (round(inches * dpi) for inches in figure.get_size_inches())
     pyplot().close(figure)
+    return files[0], files[1], width, height
 
 
 def dark_version(path: Path) -> Path:

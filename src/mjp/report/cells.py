@@ -1,4 +1,4 @@
-"""Numbers as the page shows them: a value, and beside it how sure it is."""
+"""Numbers as the page shows them: a value, and beside it its interval or deviation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ HEADLINE = 0.5  # the γ of the authors' code for consistency and Diff.Norm
 
 
 class Cell(NamedTuple):
-    """What stands in a table."""
+    """A cell of a table."""
 
     value: str
     spread: str = ""
@@ -36,13 +36,13 @@ def ratios(model: dict[str, Any]) -> list[float]:
     return sorted({point["ratio"] for point in model["points"]})
 
 
-def closest(choices: Iterable[float], wanted: float = HEADLINE) -> float:
-    """The choice nearest to what is wanted, the larger of two equally near."""
-    return min(choices, key=lambda choice: (abs(choice - wanted), -choice))
+def closest(choices: Iterable[float], target: float = HEADLINE) -> float:
+    """The choice nearest to the target, the larger of two equally near."""
+    return min(choices, key=lambda choice: (abs(choice - target), -choice))
 
 
 def spread_over(choices: Sequence[float], most: int = 8) -> list[float]:
-    """At most so many of the choices, evenly taken, with the first and the last."""
+    """At most `most` of the choices, evenly spaced, the first and the last among them."""
     if len(choices) <= most:
         return list(choices)
     return [choices[round(k * (len(choices) - 1) / (most - 1))] for k in range(most)]

@@ -1,4 +1,4 @@
-"""From results folders to one HTML page that needs nothing else: no network, no script, no other file."""
+"""From results folders to one self-contained HTML page: no network, no script, no other file."""
 
 import re
 from collections.abc import Sequence
@@ -8,16 +8,31 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mjp import __version__
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
 from mjp.common.style import page_css
-from mjp.report.runs import Run
-from mjp.report.sections import SECTIONS
+from mjp.report.runs import Run, collect
+from mjp.report.sections import KINDS, SECTIONS
+
+
+def write_page(path: Path, folders: Sequence[Path], *, title: str) -> list[Run]:
+    """Write the page of these folders, by default of those directly in out/, and say which they were."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name the page to write, as in {path / 'report.html'}")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"the page must be named *.html, not {path}")
+    runs = collect(folders, kinds=KINDS)
+    page = render(runs, title=title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return runs
 
 
 def render(runs: Sequence[Run], *, title: str) -> str:
     """The page, a pure function of what the runs hold."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,  # names of models and folders are whatever a person typed
+        autoescape=True,  # models and folders may have any name
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -25,9 +40,9 @@ def render(runs: Sequence[Run], *, title: str) -> str:
     environment.filters["breakable"] = breakable
     sections = []
     for section in SECTIONS:
-        if (found := section.find(runs)) is not None:
+        if (content := section.gather(runs)) is not None:
             name = section.__name__.rpartition(".")[2]
-            sections.append({"name": name, "title": section.TITLE, "found": found})
+            sections.append({"name": name, "title": section.TITLE, "content": content})
     template = environment.get_template("template.html")
     return template.render(title=title, sections=sections, version=__version__, css=Markup(page_css()))
 

@@ -1,4 +1,7 @@
-"""The sections of the page, in their order. NAME.py finds the facts, NAME.html beside it shows them."""
+"""The sections of the page, in their order. NAME.py reads results, NAME.html beside it shows them.
+
+A new section is these two files and its place in SECTIONS.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,6 +17,7 @@ from mjp.report.sections import (
     retrieval,
     robustness,
     summary,
+    training,
 )
 
 
@@ -22,11 +26,13 @@ class Section(Protocol):
 
     __name__: str
     TITLE: str
+    KINDS: tuple[str, ...]  # commands whose results it shows
 
-    def find(self, runs: Sequence[Run]) -> Any:
-        """What its template gets as `found`; None leaves the section out."""
+    def gather(self, runs: Sequence[Run]) -> Any:
+        """What its template gets as `content`; None leaves the section out."""
 
 
 SECTIONS: tuple[Section, ...] = (
-    *(summary, accuracy, robustness, positions, attention, leakage, retrieval, comparison, making),
+    *(summary, training, accuracy, robustness, positions, attention, leakage, retrieval, comparison, making),
 )
+KINDS = tuple(dict.fromkeys(kind for section in SECTIONS for kind in section.KINDS))

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mjp.report.cells import NOTHING, Cell, measured, percent, pictures_of, point, ratios, spread_over, swept
-from mjp.report.runs import Run, look
+from mjp.report.runs import Run, from_runs
 
 TITLE = "Accuracy and consistency under the jigsaw"
+KINDS: tuple[str, ...] = ("eval",)
 
 # key in results.json, name, what it means, how it is shown
 QUANTITIES = (
@@ -33,36 +34,36 @@ QUANTITIES = (
 )
 
 
-def find(runs: Sequence[Run]) -> Any:
-    return [found for found in look(runs, "eval", _sweep) if found] or None
+def gather(runs: Sequence[Run]) -> Any:
+    return [part for part in from_runs(runs, "eval", _sweep) if part] or None
 
 
 def _sweep(run: Run) -> dict[str, Any] | None:
-    models = swept(run)
-    if not models:
+    models = {name: model for name, model in swept(run).items() if model["points"]}
+    if not models:  # accuracy alone is in the summary
         return None
     first = next(iter(models.values()))
-    shown = spread_over(ratios(first))
+    columns = spread_over(ratios(first))
     tables = []
     for key, name, meaning, show in QUANTITIES:
-        rows = [row for model in models.items() for row in _rows(*model, key, show, shown)]
+        rows = [row for model in models.items() for row in _rows(*model, key, show, columns)]
         tables.append({"name": name, "meaning": meaning, "clean": key == "top1", "rows": rows})
     return {
-        "data": pictures_of(run.facts["data"], first["pictures"]),
+        "data": pictures_of(run.body["data"], first["pictures"]),
         "draws": first["draws"],
         "seed": first["seed"],
-        "ratios": shown,
+        "ratios": columns,
         "tables": tables,
         "models": list(models),
         "figure": run.picture("sweep.png"),
     }
 
 
-def _rows(name: str, model: dict[str, Any], key: str, show: Any, shown: list[float]) -> list[dict[str, Any]]:
+def _rows(name: str, model: dict[str, Any], key: str, show: Any, columns: list[float]) -> list[dict[str, Any]]:
     """One row with positions kept, and one with E_unk if the model has it."""
     rows = []
     for unknown, positions in ((False, "positions kept"), (True, "E_unk")):
-        points = [point(model, ratio, unknown) for ratio in shown]
+        points = [point(model, ratio, unknown) for ratio in columns]
         if any(points):
             cells: list[Cell] = [show(p[key]) if p else NOTHING for p in points]
             clean = percent(model["top1"]) if key == "top1" else NOTHING

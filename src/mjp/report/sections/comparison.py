@@ -4,11 +4,24 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mjp.report import published
-from mjp.report.cells import Cell, closest, data_name, measured, percent, pictures_of, plus_minus, point, ratios, swept
-from mjp.report.runs import Run, look
+from mjp.report.cells import (
+    NOTHING,
+    Cell,
+    closest,
+    data_name,
+    measured,
+    percent,
+    pictures_of,
+    plus_minus,
+    point,
+    ratios,
+    swept,
+)
+from mjp.report.runs import Run, from_runs
 from mjp.report.sections import robustness
 
 TITLE = "Published figures beside ours"
+KINDS: tuple[str, ...] = ("eval", "study")
 
 
 class Ours(NamedTuple):
@@ -18,11 +31,12 @@ class Ours(NamedTuple):
     rows: list[tuple[str, str, list[Cell]]]  # model, how it was asked, figures
 
 
-def find(runs: Sequence[Run]) -> Any:
+def gather(runs: Sequence[Run]) -> Any:
     sides = [
-        (published.JIGSAW, [ours for ours in look(runs, "eval", _jigsaw) if ours.rows]),
-        (published.ROBUSTNESS, [ours for ours in look(runs, "eval", _robustness) if ours.rows]),
-        (published.POSITIONS, look(runs, "study", _positions)),
+        (published.JIGSAW, [ours for ours in from_runs(runs, "eval", _jigsaw) if ours.rows]),
+        (published.ROBUSTNESS, [ours for ours in from_runs(runs, "eval", _robustness) if ours.rows]),
+        (published.CORRUPTIONS, [ours for ours in from_runs(runs, "eval", _corruptions) if ours.rows]),
+        (published.POSITIONS, from_runs(runs, "study", _positions)),
     ]
     tables = [{"published": table, "ours": ours} for table, ours in sides if ours]
     more = [published.VARIANTS, published.TRAINING_RATIOS] if any(run.kind == "eval" for run in runs) else []
@@ -30,30 +44,39 @@ def find(runs: Sequence[Run]) -> Any:
 
 
 def _jigsaw(run: Run) -> Ours:
-    rows, models = [], swept(run)
+    rows = []
+    models = {name: model for name, model in swept(run).items() if model["points"]}
     for name, model in models.items():
         ratio = closest(ratios(model))
         for unknown, positions in ((False, "positions kept"), (True, "E_unk")):
-            if found := point(model, ratio, unknown):
-                figures = [
-                    percent(model["top1"]),
-                    percent(found["consistency"]),
-                    measured(found["diff_norm"], digits=2),
-                ]
-                rows.append((name, f"{positions}, γ = {ratio:g}", figures))
+            if at_ratio := point(model, ratio, unknown):
+                shift = measured(at_ratio["diff_norm"], digits=2)
+                cells = [percent(model["top1"]), percent(at_ratio["consistency"]), shift]
+                rows.append((name, f"{positions}, γ = {ratio:g}", cells))
     if not models:
         return Ours("", [])
     count = next(iter(models.values()))["pictures"]
-    return Ours(f"ours: {pictures_of(run.facts['data'], count)}", rows)
+    return Ours(f"ours: {pictures_of(run.body['data'], count)}", rows)
 
 
 def _robustness(run: Run) -> Ours:
     rows = []
     for name, model in run.models.items():
-        if found := model.get("robustness"):
-            source = f"corruptions: {found['corruptions']['source']}" if "corruptions" in found else ""
+        if figures := model.get("robustness"):
+            source = f"corruptions: {figures['corruptions']['source']}" if "corruptions" in figures else ""
             rows.append((name, source, robustness.headline(model)))
-    return Ours(f"ours: {data_name(run.facts['data'])}", rows)
+    return Ours(f"ours: {data_name(run.body['data'])}", rows)
+
+
+def _corruptions(run: Run) -> Ours:
+    """Our error for each corruption of supplementary Table 4, and the mean over those ten if all were measured."""
+    rows = []
+    for name, model in run.models.items():
+        if errors := model.get("robustness", {}).get("corruptions"):
+            cells = [robustness.mean_error(errors, corruption) for corruption in published.TABLE_4]
+            mean = NOTHING if NOTHING in cells else Cell(f"{sum(float(cell.value) for cell in cells) / len(cells):.1f}")
+            rows.append((name, f"corruptions: {errors['source']}", [*cells, mean]))
+    return Ours(f"ours: {data_name(run.body['data'])}", rows)
 
 
 def _positions(run: Run) -> Ours:

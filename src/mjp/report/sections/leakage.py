@@ -5,21 +5,22 @@ from typing import Any
 
 from mjp.report import published
 from mjp.report.cells import NOTHING, Cell, measured, percent
-from mjp.report.runs import Run, look
+from mjp.report.runs import Run, from_runs
 
 TITLE = "What a gradient gives away"
+KINDS: tuple[str, ...] = ("attack", "attack-update", "audit")
 
 
-def find(runs: Sequence[Run]) -> Any:
-    attacks = [*look(runs, "attack", _attack), *look(runs, "attack-update", _attack)]
-    audits = look(runs, "audit", _audit)
+def gather(runs: Sequence[Run]) -> Any:
+    attacks = [*from_runs(runs, "attack", _attack), *from_runs(runs, "attack-update", _attack)]
+    audits = from_runs(runs, "audit", _audit)
     if not attacks and not audits:
         return None
     return {"attacks": attacks, "audits": audits, "published": published.LEAKAGE}
 
 
 def _attack(run: Run) -> dict[str, Any]:
-    attacks = dict.fromkeys(str(finding["attack"]) for finding in run.facts["findings"])
+    attacks = dict.fromkeys(str(finding["attack"]) for finding in run.body["findings"])
     names = ", ".join(name for name in attacks if name != "guess")
     model = next(iter(run.models))
     if run.kind == "attack-update":
@@ -32,10 +33,10 @@ def _attack(run: Run) -> dict[str, Any]:
 
 
 def _audit(run: Run) -> dict[str, Any]:
-    settings = run.facts["settings"]
+    settings = run.settings
     return {
-        "rows": [_row(row) for row in run.facts["rows"]],
-        "headline": list(run.facts["headline"].values()),
+        "rows": [_row(row) for row in run.body["rows"]],
+        "headline": list(run.body["headline"].values()),
         "data": "embedded CIFAR-10" if settings["data"] == "embedded" else settings["data"],
         "pictures": settings["pictures"],
         "seed": settings["seed"],

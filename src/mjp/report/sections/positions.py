@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from mjp.report.cells import plus_minus
-from mjp.report.runs import Run, look
+from mjp.report.runs import Run, from_runs
 
 TITLE = "What the position embeddings have learned"
+KINDS: tuple[str, ...] = ("study",)
 
 
-def find(runs: Sequence[Run]) -> Any:
-    return look(runs, "study", _study) or None
+def gather(runs: Sequence[Run]) -> Any:
+    return from_runs(runs, "study", _study) or None
 
 
 def _study(run: Run) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""Pictures found with words: the scorers of `mjp aladin eval`, what hidden positions cost, and the time of a search."""
+"""Finding pictures with words: the scorers of `mjp aladin eval`, what hidden positions cost, the time of a search."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from mjp.report.cells import NOTHING, Cell, measured, plus_minus
-from mjp.report.runs import Run, look
+from mjp.report.runs import Run, from_runs
 
 TITLE = "Finding pictures with words"
+KINDS: tuple[str, ...] = ("aladin eval", "aladin bench")
 PARTS = {
     "encode": "encoding the query",
     "search": "search by vector",
@@ -16,17 +17,22 @@ PARTS = {
 }
 
 
-def find(runs: Sequence[Run]) -> Any:
-    evaluated = look(runs, "aladin eval", _evaluated)
-    timed = [found for kind in ("aladin bench", "aladin eval") for part in look(runs, kind, _timed) for found in part]
+def gather(runs: Sequence[Run]) -> Any:
+    evaluated = from_runs(runs, "aladin eval", _evaluated)
+    timed = [
+        figures
+        for kind in ("aladin bench", "aladin eval")
+        for part in from_runs(runs, kind, _timed)
+        for figures in part
+    ]
     return {"evaluated": evaluated, "timed": timed} if evaluated or timed else None
 
 
 def _evaluated(run: Run) -> dict[str, Any]:
-    settings, first = run.facts["settings"], next(iter(run.models.values()))
+    settings, first = run.settings, next(iter(run.models.values()))
     judges = list(next(iter(first["ndcg25"].values())))  # rouge_l, and the files of human judgements
-    families = [_family(family, judges) for family in run.facts["seeds"]]
-    members = [name for family in run.facts["seeds"] for name in family["models"]]
+    families = [_family(family, judges) for family in run.body["seeds"]]
+    members = [name for family in run.body["seeds"] for name in family["models"]]
     models = {name: _model(name, model, judges) for name, model in run.models.items()}
     curves = {name: model["masking"] for name, model in run.models.items() if "masking" in model}
     return {
@@ -46,74 +52,74 @@ def _evaluated(run: Run) -> dict[str, Any]:
 
 def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any]:
     rows = []
-    for scorer, found in model["scorers"].items():
-        kept, same = found["retention_percent"], found.get("overlap10")
+    for scorer, figures in model["scorers"].items():
+        retention, overlap = figures["retention_percent"], figures.get("overlap10")
         rows.append(
             {
-                "scorer": f"{scorer}, K\u00a0=\u00a0{found['k']}" if "k" in found else scorer,
+                "scorer": f"{scorer}, K\u00a0=\u00a0{figures['k']}" if "k" in figures else scorer,
                 "cells": [
-                    *_recalls(found),
-                    measured(_bounds(found["rsum_interval"])),
-                    measured(kept) if scorer != "alignment" and kept is not None else NOTHING,
-                    measured(_bounds(found["difference"])) if scorer != "alignment" else NOTHING,
+                    *_recalls(figures),
+                    measured(_bounds(figures["rsum_interval"])),
+                    measured(retention) if scorer != "alignment" and retention is not None else NOTHING,
+                    measured(_bounds(figures["difference"])) if scorer != "alignment" else NOTHING,
                     *(_judged(model["ndcg25"].get(scorer, {}).get(judge)) for judge in judges),
-                    Cell(f"{same['i2t']:.0f} / {same['t2i']:.0f}") if same else NOTHING,
+                    Cell(f"{overlap['i2t']:.0f} / {overlap['t2i']:.0f}") if overlap else NOTHING,
                 ],
             }
         )
-    for scorer, found in _folded(model):
-        cells = [*_recalls(found), measured(found["rsum"]), *[NOTHING] * (3 + len(judges))]
-        rows.append({"scorer": f"{scorer}, galleries of {found['size']:,}", "cells": cells})
+    for scorer, figures in _folded(model):
+        cells = [*_recalls(figures), measured(figures["rsum"]), *[NOTHING] * (3 + len(judges))]
+        rows.append({"scorer": f"{scorer}, galleries of {figures['size']:,}", "cells": cells})
     return {"name": name, "training": _training(model["training"]), "rows": rows}
 
 
 def _family(family: dict[str, Any], judges: list[str]) -> dict[str, Any]:
     """The same columns for the mean of several seeds."""
     rows = []
-    for scorer, found in family["scorers"].items():
-        rsum, kept = (_deviation(found[key]) for key in ("rsum", "retention_percent"))
-        same, judged = found.get("overlap10"), family["ndcg25"].get(scorer, {})
+    for scorer, figures in family["scorers"].items():
+        rsum, retention = (_deviation(figures[key]) for key in ("rsum", "retention_percent"))
+        overlap, judged = figures.get("overlap10"), family["ndcg25"].get(scorer, {})
         rows.append(
             {
                 "scorer": scorer,
                 "cells": [
-                    *_mean_recalls(found),
+                    *_mean_recalls(figures),
                     rsum,
-                    kept if scorer != "alignment" else NOTHING,
+                    retention if scorer != "alignment" else NOTHING,
                     NOTHING,
                     *(_judged(_means(judged.get(judge))) for judge in judges),
-                    Cell(f"{same['i2t']['mean']:.0f} / {same['t2i']['mean']:.0f}") if same else NOTHING,
+                    Cell(f"{overlap['i2t']['mean']:.0f} / {overlap['t2i']['mean']:.0f}") if overlap else NOTHING,
                 ],
             }
         )
-    for scorer, found in _folded(family):
-        cells = [*_mean_recalls(found), _deviation(found["rsum"]), *[NOTHING] * (3 + len(judges))]
-        rows.append({"scorer": f"{scorer}, galleries of {found['size']['mean']:,g}", "cells": cells})
+    for scorer, figures in _folded(family):
+        cells = [*_mean_recalls(figures), _deviation(figures["rsum"]), *[NOTHING] * (3 + len(judges))]
+        rows.append({"scorer": f"{scorer}, galleries of {figures['size']['mean']:,g}", "cells": cells})
     seeds = f"mean ± standard deviation of seeds {', '.join(map(str, family['seeds']))}"
     return {"name": family["name"], "training": f"{_training(family)}; {seeds}", "rows": rows}
 
 
 def _folded(group: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """What every scorer reaches in galleries of fewer pictures, if that was measured."""
-    return [(scorer, found["folds"]) for scorer, found in group["scorers"].items() if "folds" in found]
+    return [(scorer, figures["folds"]) for scorer, figures in group["scorers"].items() if "folds" in figures]
 
 
-def _recalls(found: dict[str, Any]) -> list[Cell]:
-    return [Cell(" / ".join(f"{value:.1f}" for value in found[way])) for way in ("i2t", "t2i")]
+def _recalls(figures: dict[str, Any]) -> list[Cell]:
+    return [Cell(" / ".join(f"{value:.1f}" for value in figures[way])) for way in ("i2t", "t2i")]
 
 
-def _mean_recalls(found: dict[str, Any]) -> list[Cell]:
-    return _recalls({way: [value["mean"] for value in found[way]] for way in ("i2t", "t2i")})
+def _mean_recalls(figures: dict[str, Any]) -> list[Cell]:
+    return _recalls({way: [value["mean"] for value in figures[way]] for way in ("i2t", "t2i")})
 
 
-def _deviation(found: dict[str, float] | None) -> Cell:
-    return NOTHING if found is None else plus_minus(found["mean"], found["sd"], 1)
+def _deviation(figures: dict[str, float] | None) -> Cell:
+    return NOTHING if figures is None else plus_minus(figures["mean"], figures["sd"], 1)
 
 
-def _training(facts: dict[str, Any] | None) -> str:
-    if facts is None:
+def _training(training: dict[str, Any] | None) -> str:
+    if training is None:
         return ""
-    return facts["phase"] if facts["phase"] == "align" else f"{facts['phase']}, {facts['objective']}"
+    return training["phase"] if training["phase"] == "align" else f"{training['phase']}, {training['objective']}"
 
 
 def _curve(name: str, curve: dict[str, Any]) -> dict[str, Any]:
@@ -128,37 +134,37 @@ def _curve(name: str, curve: dict[str, Any]) -> dict[str, Any]:
 
 def _timed(run: Run) -> list[dict[str, Any]]:
     """What `aladin bench` is for, and `aladin eval` does if it is asked."""
-    found = run.models if run.kind == "aladin bench" else run.facts.get("latency", {})
-    return [_timing(run, name, facts) for name, facts in found.items()]
+    figures = run.models if run.kind == "aladin bench" else run.body.get("latency", {})
+    return [_timing(run, name, timing) for name, timing in figures.items()]
 
 
-def _timing(run: Run, name: str, facts: dict[str, Any]) -> dict[str, Any]:
-    sizes = facts["sizes"]
+def _timing(run: Run, name: str, timing: dict[str, Any]) -> dict[str, Any]:
+    sizes = timing["sizes"]
     return {
-        **{"name": name, "headline": facts["headline"], "threads": facts["threads"]},
-        **{"rerank": facts["rerank"], "patches": facts["patches"], "queries": len(facts["queries"])},
-        "sizes": [f"{each['pictures']:,}" for each in sizes],
-        "rows": [(label, [_time(each["milliseconds"].get(part)) for each in sizes]) for part, label in PARTS.items()],
-        "bytes": [Cell(f"{each['index_bytes'] / 1e6:,.1f}") for each in sizes],
-        "each": [Cell(f"{each['bytes_per_picture'] / 1e3:,.1f}") for each in sizes],
+        **{"name": name, "headline": timing["headline"], "threads": timing["threads"]},
+        **{"rerank": timing["rerank"], "patches": timing["patches"], "queries": len(timing["queries"])},
+        "sizes": [f"{size['pictures']:,}" for size in sizes],
+        "rows": [(label, [_time(size["milliseconds"].get(part)) for size in sizes]) for part, label in PARTS.items()],
+        "bytes": [Cell(f"{size['index_bytes'] / 1e6:,.1f}") for size in sizes],
+        "each": [Cell(f"{size['bytes_per_picture'] / 1e3:,.1f}") for size in sizes],
         "figure": run.picture("latency.png"),
     }
 
 
-def _time(found: dict[str, float] | None) -> Cell:
-    return NOTHING if found is None else Cell(f"{found['p50']:,.2f}", f"p95 {found['p95']:,.2f}")
+def _time(figures: dict[str, float] | None) -> Cell:
+    return NOTHING if figures is None else Cell(f"{figures['p50']:,.2f}", f"p95 {figures['p95']:,.2f}")
 
 
-def _bounds(found: dict[str, float]) -> list[float]:
-    return [found["mean"], found["low"], found["high"]]
+def _bounds(figures: dict[str, float]) -> list[float]:
+    return [figures["mean"], figures["low"], figures["high"]]
 
 
-def _means(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if found is None else {way: found[way] and found[way]["mean"] for way in ("i2t", "t2i")}
+def _means(figures: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if figures is None else {way: figures[way] and figures[way]["mean"] for way in ("i2t", "t2i")}
 
 
-def _judged(found: dict[str, Any] | None) -> Cell:
+def _judged(figures: dict[str, Any] | None) -> Cell:
     """Both directions; a dash where nobody judged."""
-    if found is None:
+    if figures is None:
         return NOTHING
-    return Cell(" / ".join("–" if found[way] is None else f"{found[way]:.1f}" for way in ("i2t", "t2i")))
+    return Cell(" / ".join("–" if figures[way] is None else f"{figures[way]:.1f}" for way in ("i2t", "t2i")))

@@ -1,12 +1,13 @@
-"""Errors on corrupted, adversarially chosen and foreign pictures: what `mjp eval` found if it was asked to look."""
+"""Errors on corrupted, adversarially chosen and foreign pictures: what `mjp eval` figures if it was asked to look."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from mjp.report.cells import NOTHING, Cell, data_name, percent
-from mjp.report.runs import Run, look
+from mjp.report.runs import Run, from_runs
 
 TITLE = "Robustness"
+KINDS: tuple[str, ...] = ("eval",)
 
 SETS = {"corruptions": "corruptions", "imagenet_a": "ImageNet-A", "imagenet_o": "ImageNet-O"}
 # what stands in results.json: set, figure
@@ -22,8 +23,8 @@ FIGURES = {
 }
 
 
-def find(runs: Sequence[Run]) -> Any:
-    return [found for found in look(runs, "eval", _robustness) if found] or None
+def gather(runs: Sequence[Run]) -> Any:
+    return [part for part in from_runs(runs, "eval", _robustness) if part] or None
 
 
 def headline(model: dict[str, Any]) -> list[Cell]:
@@ -38,15 +39,15 @@ def _robustness(run: Run) -> dict[str, Any] | None:
     corrupted = {
         name: m["robustness"]["corruptions"] for name, m in measured.items() if m["robustness"].get("corruptions")
     }
-    kinds = dict.fromkeys(kind for found in corrupted.values() for kind in found["errors"])
-    plain = {name: _cell(found.get("mce_unnormalised")) for name, found in corrupted.items()}
+    kinds = dict.fromkeys(kind for figures in corrupted.values() for kind in figures["errors"])
+    plain = {name: _cell(figures.get("mce_unnormalised")) for name, figures in corrupted.items()}
     return {
-        "data": data_name(run.facts["data"]),
-        "seed": run.facts["settings"]["seed"],
+        "data": data_name(run.body["data"]),
+        "seed": run.settings["seed"],
         "rows": [(name, plain.get(name, NOTHING), headline(model)) for name, model in measured.items()],
         "sources": _sources(measured),
         "models": list(corrupted),
-        "errors": [(kind, [_mean(found, kind) for found in corrupted.values()]) for kind in kinds],
+        "errors": [(kind, [mean_error(figures, kind) for figures in corrupted.values()]) for kind in kinds],
         "figures": [(run.picture(name), alt) for name, alt in FIGURES.items() if (run.folder / name).is_file()],
     }
 
@@ -55,17 +56,17 @@ def _sources(measured: dict[str, Any]) -> list[str]:
     """Where the pictures of each set came from, and what of it was not there."""
     lines = []
     for model in measured.values():
-        for part, found in model["robustness"].items():
-            missing = f" (missing: {', '.join(map(str, found['missing']))})" if found.get("missing") else ""
-            lines.append(f"{SETS.get(part, part)}: {found['source']}{missing}")
+        for part, figures in model["robustness"].items():
+            missing = f" (missing: {', '.join(map(str, figures['missing']))})" if figures.get("missing") else ""
+            lines.append(f"{SETS.get(part, part)}: {figures['source']}{missing}")
     return list(dict.fromkeys(lines))
 
 
-def _mean(found: dict[str, Any], kind: str) -> Cell:
+def mean_error(figures: dict[str, Any], kind: str) -> Cell:
     """The error under a corruption over the severities, with its interval if there is one."""
-    if kind in found.get("means", {}):
-        return percent(found["means"][kind])
-    errors = found["errors"].get(kind, [None])
+    if kind in figures.get("means", {}):
+        return percent(figures["means"][kind])
+    errors = figures["errors"].get(kind, [None])
     return NOTHING if None in errors else percent(sum(errors) / len(errors))
 
 
