@@ -14,12 +14,13 @@ from PIL import Image
 
 from mjp.cli.main import main
 from mjp.common.charts import pyplot
+from mjp.common.results import read_results
 from mjp.common.runs.lock import hold_folder
 from mjp.pictures.sets import embedded
 from mjp.privacy.audit.chart import draw_audit
 from mjp.report.cells import NOTHING
 from mjp.report.runs import Run
-from mjp.report.sections.leakage import find
+from mjp.report.sections.leakage import gather
 
 SMALL: dict[str, Any] = {
     "img_size": 32,
@@ -91,8 +92,7 @@ def test_accuracy_stands_beside_the_defences_that_it_was_measured_for(
     printed = {line.split()[0]: line.split()[2:4] for line in capsys.readouterr().out.splitlines() if "(" in line}
     assert printed["none"] == [f"{100 * float(told['none'][0]):.1f}", "100.0"]
     assert printed["bf16"] == ["–", "–"]
-    run = Run(tmp_path, "audit", json.loads((tmp_path / "results.json").read_text()))
-    rows = find([run])["audits"][0]["rows"]
+    rows = gather([Run(tmp_path, read_results(tmp_path))])["audits"][0]["rows"]
     assert {row["defence"] for row in rows if row["cells"][0] != NOTHING} == set(free)
 
 
