@@ -77,7 +77,7 @@ def find_model(
     elif text in SHIPPED:
         model = load(text)
     else:
-        model = MJP.from_pretrained(_place(text))
+        model = MJP.from_pretrained(model_place(text))
     if weights is not None:
         _replace_weights(model, weights)
     if bad := [name for name, tensor in model.state_dict().items() if not bool(tensor.isfinite().all())]:
@@ -98,7 +98,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return {plain_name(name): tensor for name, tensor in read_tensors(path).items()}
 
 
-def _place(text: str) -> Path | str:
+def model_place(text: str) -> Path | str:
     """A folder, that of a training run too, or the name of a hub repository; what is on this machine comes first."""
     path = Path(text).expanduser()
     if (path / "model" / "config.json").is_file():  # the folder of a training run

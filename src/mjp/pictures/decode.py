@@ -5,11 +5,12 @@ it has is read from its header before anything is decoded: a small file can hold
 """
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ MAX_PIXELS = 100_000_000  # decoded: 0.4 GB, and as much again while it is conve
 LIMIT = "MJP_MAX_PIXELS"  # the environment variable that replaces it
 STRIP = 4_000_000  # pixels that are converted at a time
 _pillow_limit = Lock()
+Decoded = TypeVar("Decoded")
 
 
 class UnreadablePicture(InputError):
@@ -49,20 +51,21 @@ def open_rgb(path: Path, *, max_pixels: int | None = None, at_least: int | None 
     `max_pixels` defaults to the environment variable MJP_MAX_PIXELS, else to 100 million. If sides of `at_least` pixels
     are enough, a JPEG is decoded at ½, ¼ or ⅛ of its size, which takes a fraction of the time and memory.
     """
-    limit = pixel_limit() if max_pixels is None else max_pixels
-    try:
-        if path.suffix.lower() == ".heic":
-            _register_heic()
-        with open_regular(path) as content, _header(content) as file:
-            _check_size(file, limit)
-            if at_least is not None:
-                file.draft(None, (at_least, at_least))
-            return _as_rgb(file)
-    except FileNotFoundError as error:
-        raise UnreadablePicture(f"there is no picture {path}", "there is no such file") from error
-    except Exception as error:  # decoders raise all kinds of exceptions over broken files
-        reason = _reason(error).removeprefix(f"{path} is ")
-        raise UnreadablePicture(f"{path} cannot be read as a picture: {reason}", reason) from error
+
+    def decode(file: Image.Image) -> Image.Image:
+        if at_least is not None:
+            file.draft(None, (at_least, at_least))
+        return _as_rgb(file)
+
+    return _open(path, max_pixels, decode)
+
+
+def open_labels(path: Path) -> NDArray[np.int64]:
+    """The (H, W) numbers in a label image, as they are stored.
+
+    Grey values of any depth, or the indices of a palette, whose colours are for people: open_rgb would mix them up.
+    """
+    return _open(path, None, _as_labels)
 
 
 def decode_rgb(content: bytes) -> Image.Image:
@@ -106,6 +109,22 @@ def pixel_limit() -> int:
     return int(text)
 
 
+def _open(path: Path, max_pixels: int | None, decode: Callable[[Image.Image], Decoded]) -> Decoded:
+    """Open a file, check its size, and decode it; every failure names the file."""
+    limit = pixel_limit() if max_pixels is None else max_pixels
+    try:
+        if path.suffix.lower() == ".heic":
+            _register_heic()
+        with open_regular(path) as content, _header(content) as file:
+            _check_size(file, limit)
+            return decode(file)
+    except FileNotFoundError as error:
+        raise UnreadablePicture(f"there is no picture {path}", "there is no such file") from error
+    except Exception as error:  # decoders raise all kinds of exceptions over broken files
+        reason = _reason(error).removeprefix(f"{path} is ")
+        raise UnreadablePicture(f"{path} cannot be read as a picture: {reason}", reason) from error
+
+
 def _header(file: Any) -> Image.Image:
     """Opened, not decoded. Pillow's own limit is off meanwhile: ours is checked next, and is the user's to raise."""
     with _pillow_limit:
@@ -134,6 +153,12 @@ def _as_rgb(file: Image.Image) -> Image.Image:
     if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
         return _eight_bits(picture).convert("RGB")
     return _on_black(picture) if picture.has_transparency_data else picture.convert("RGB")
+
+
+def _as_labels(file: Image.Image) -> NDArray[np.int64]:
+    if file.mode not in ("1", "L", "P", "I") and not file.mode.startswith("I;16"):
+        raise InputError(f"a mask must hold one number for each pixel (grey or palette), and this is {file.mode}")
+    return np.asarray(file).astype(np.int64)
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:

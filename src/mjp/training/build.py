@@ -40,7 +40,7 @@ def build_pretrained(config: TrainConfig, classes: int) -> tuple[MJP, Loaded | N
 def _timm_model(config: TrainConfig, classes: int) -> nn.Module:
     if not timm.is_model(config.model):
         raise InputError(f"timm has no model {config.model!r}: timm.list_models() names them")
-    kwargs = dict(_argument(text) for text in config.model_kwargs)
+    kwargs = dict(model_argument(text) for text in config.model_kwargs)
     kwargs = {"num_classes": classes, "drop_path_rate": config.drop_path, "drop_rate": config.drop, **kwargs}
     try:
         try:
@@ -67,7 +67,8 @@ def localize_weight(config: TrainConfig, epoch: float) -> float:
     return weight / 2 + weight / 4 * (1 + turn)
 
 
-def _argument(text: str) -> tuple[str, Any]:
+def model_argument(text: str) -> tuple[str, Any]:
+    """One argument of a timm model, written as name=value."""
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"--model-kwargs takes name=value, not {text!r}")

@@ -52,7 +52,8 @@ def draw_curve(log: Log, path: Path, title: str, measure: str = "val_top1", labe
     left.plot(_numbers(epochs, "epoch"), _numbers(epochs, "train_loss"), label="training", color="#c44e00")
     if measured:
         valued = [e for e in measured if "val_loss" in e]
-        left.plot(_numbers(valued, "epoch"), _numbers(valued, "val_loss"), label="validation", color="#1f5fa8")
+        if valued:
+            left.plot(_numbers(valued, "epoch"), _numbers(valued, "val_loss"), label="validation", color="#1f5fa8")
         right.plot(_numbers(measured, "epoch"), _numbers(measured, measure), color="#1f5fa8", marker=".")
         right.set_title(f"validation, last {measured[-1][measure]:.2f}")
     left.set(title="loss", xlabel="epoch")
