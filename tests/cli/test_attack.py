@@ -147,7 +147,7 @@ def test_bad_updates_are_named(folder: Path, tmp_path: Path, capsys: pytest.Capt
         (["--attacks"], "name at least one attack"),
         (["--defences"], "name at least one defence"),
         (["--pretrained", "--weights", "w.pth"], "--weights and --pretrained both say"),
-        (["--seed", "99999999999999999999"], "--seed must lie between 0 and"),
+        (["--seed", "99999999999999999999"], "--seed must be a whole number from 0 to"),
         (["--lpips", __file__], "cannot be read as weights: name torchvision's AlexNet"),
         (["--defences", "none", "--attacks", "subspace"], "no attack can run on these updates"),
     ],

@@ -150,7 +150,7 @@ def test_what_was_measured_otherwise_is_not_taken_over(
     [
         ("--steps", "0", "--steps must be a whole number of at least 1"),
         ("--accuracy", "-3", "--accuracy must be a whole number of at least 0"),
-        ("--seed", "99999999999999999999", "--seed must lie between 0 and"),
+        ("--seed", "99999999999999999999", "--seed must be a whole number from 0 to"),
         ("--restarts", "-1", "--restarts must be a whole number of at least 0"),
         ("--tv", "-0.5", "--tv must be a number of at least 0"),
         ("--edges", "nan", "--edges must be a number of at least 0"),

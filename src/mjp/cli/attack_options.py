@@ -33,9 +33,7 @@ def describe(text: str) -> str:
 def check_options(options: AttackOptions, out: Path) -> None:
     from mjp.common.errors import InputError
     from mjp.common.files import check_folder
-    from mjp.common.validate import number
 
     if options.weights and options.pretrained:
         raise InputError("--weights and --pretrained both say which weights the model has: name one of them")
-    number("--seed", options.seed, least=0, most=2**63)
     check_folder(out)

@@ -59,7 +59,7 @@ class AuditSettings:
         if not self.models or not self.defences or not self.attacks or self.pictures < 1:
             raise InputError("an audit needs at least one model, one defence, one attack and one picture")
         whole("--accuracy", self.accuracy)
-        number("--seed", self.seed, least=0, most=2**53)  # what every generator takes
+        whole("--seed", self.seed, most=2**53)  # the number of a batch is added to it
         whole("--steps", self.steps, least=1)
         whole("--restarts", self.restarts)
         number("--tv", self.tv, least=0)
