@@ -239,6 +239,12 @@ def test_freezing_may_be_asked_for_repeatedly() -> None:
     assert parsed("--freeze", "blocks.0.*", "--freeze", "pos_embed").freeze == ("blocks.0.*", "pos_embed")
 
 
+def test_the_reference_preset_comes_with_the_authors_schedule_of_the_localization_weight() -> None:
+    assert parsed("--preset", "reference").localize_schedule == "reference"
+    assert parsed("--preset", "reference", "--localize-schedule", "constant").localize_schedule == "constant"
+    assert parsed("--preset", "private").localize_schedule == "constant"
+
+
 def test_settings_of_a_model_go_with_their_model() -> None:
     own = parsed("--model", "deit_tiny_patch16_224")
     assert (own.model_kwargs, own.input_size) == (parsed().model_kwargs, 32)

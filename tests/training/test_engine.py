@@ -376,6 +376,13 @@ def test_the_jigsaw_starts_when_it_is_told_to(data: Path, tmp_path: Path) -> Non
     assert budgets == [0] * 6 + [2] * 6
 
 
+def test_a_run_that_ends_before_its_jigsaw_starts_is_refused(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"starts after 20 epochs, and the run has 8: .* --mjp\.start-epoch 2"):
+        train(settings(data, tmp_path / "run", preset="reference", epochs=8))
+    assert not (tmp_path / "run").exists()
+    train(settings(data, tmp_path, preset="plain", mjp={"start_epoch": 9}))  # which has none
+
+
 def test_the_loss_is_smoothed_cross_entropy_and_weighted_localization(data: Path, tmp_path: Path) -> None:
     run = started(settings(data, tmp_path, smoothing=0.3, mjp={"localize_weight": 0.5}))
     network, micro_batches = run.network(), next(run.batches(0))

@@ -34,6 +34,8 @@ def config_from(values: dict[str, Any]) -> TrainConfig:
     if values.get("pretrained") or values.get("checkpoint"):
         changes = {"unknown_init": "mean", **changes}  # a pretrained table has a mean that means something
     values["mjp"] = MJPConfig.from_dict({**named.to_dict(), **changes})
+    if values.get("preset") == "reference":  # the authors' λ has a schedule
+        values.setdefault("localize_schedule", "reference")
     for name in ("data_dir", "out", "resume", "checkpoint"):
         if values.get(name) is not None:
             values[name] = Path(values[name])
@@ -56,6 +58,7 @@ def parse_arguments(arguments: list[str], description: str) -> TrainConfig:
     name = value_of(arguments, "--preset", "--variant")
     if name is not None and name != values.get("preset", "paper"):
         values = {**values, "preset": name, "mjp": _changes(values, name)}
+        values.pop("localize_schedule", None)  # that of the named preset
     if "--pretrained" in arguments:
         values["pretrained"] = True
     values["checkpoint"] = value_of(arguments, "--checkpoint") or values.get("checkpoint")

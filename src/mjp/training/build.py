@@ -56,6 +56,16 @@ def _wrap(config: TrainConfig, model: nn.Module) -> MJP:
     return MJP(model, fit_config(config.mjp, model) if config.preset in PRESETS else config.mjp)
 
 
+def refuse_idle_jigsaw(config: TrainConfig) -> None:
+    """Refuse a run that would end before its jigsaw starts."""
+    start = config.mjp.start_epoch
+    if config.mjp.shuffle != "none" and start >= config.epochs:
+        raise InputError(
+            f"the jigsaw of --preset {config.preset} starts after {start} epochs, and the run has {config.epochs}: "
+            f"nothing would be shuffled. Give --mjp.start-epoch {config.epochs // 4}, or more --epochs"
+        )
+
+
 def localize_weight(config: TrainConfig, epoch: float) -> float:
     """λ at a moment of training."""
     weight, warmup = config.mjp.localize_weight, config.warmup_epochs

@@ -43,7 +43,8 @@ class TrainConfig:
     """Recipe to start from: quickstart, mini_cifar10, deit_small_imagenet, swin_tiny_imagenet, resnet50_imagenet, or a
     YAML file."""
     preset: Annotated[str, tyro.conf.arg(aliases=["--variant"])] = "paper"
-    """plain, a row A–J of the ablation table, paper, reference or private."""
+    """plain, a row A–J of the ablation table, paper (the localization loss sums row and column: twice its weight in the
+    authors' code), reference (as the authors' code: jigsaw from epoch 20, their scale and schedule of λ) or private."""
     data: str = "embedded"
     """embedded (comes with the package), cifar10, cifar100, or a folder with train/CLASS/* and val/CLASS/*."""
     data_dir: Path = Path("~/.cache/mjp/data")
@@ -114,7 +115,8 @@ class TrainConfig:
     clip_grad: float | None = 5.0
     """Largest norm of the gradient."""
     localize_schedule: Literal["constant", "reference"] = "constant"
-    """λ over time: constant, or the authors' (linear warm-up with the learning rate, then cosine to λ/2)."""
+    """λ over time: constant, or reference (the authors': linear warm-up with the learning rate, then a cosine to λ/2),
+    which comes with --preset reference."""
 
     smoothing: float = 0.1
     """Label smoothing."""

@@ -35,6 +35,7 @@ from mjp.training.build import (
     build_pretrained,
     build_schedule,
     localize_weight,
+    refuse_idle_jigsaw,
 )
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, preprocessing, seed_transforms, transforms
@@ -58,6 +59,7 @@ class Run(ResumableRun[TrainConfig]):
     """Everything a run consists of, and the loop over it."""
 
     def __init__(self, config: TrainConfig, world: World) -> None:
+        refuse_idle_jigsaw(config)
         super().__init__(config, world, free=FREE_TO_CHANGE, tensorboard=config.tensorboard)
         if not world.leads:
             world.wait()  # one process downloads

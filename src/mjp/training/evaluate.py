@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from mjp.common.distributed import World
 from mjp.common.errors import InputError
+from mjp.common.progress import say, track
 from mjp.pictures.sets import Pictures
 from mjp.training.config import TrainConfig
 from mjp.training.data import Augmented
@@ -26,7 +26,7 @@ class Unreadable:
             name = pictures.name(number)
             if name not in self.names:
                 self.names.add(name)
-                tqdm.write(f"unreadable: {name}")
+                say(f"unreadable: {name}")
         self.check()
 
     def gather(self) -> list[str]:
@@ -36,9 +36,9 @@ class Unreadable:
 
     def check(self) -> None:
         if len(self.names) > self.limit:
-            shown = ", ".join(sorted(self.names)[:5])
+            names = ", ".join(sorted(self.names)[:5])
             raise InputError(
-                f"{len(self.names)} unreadable pictures, --max-unreadable allows {self.limit}: {shown}. Repair or "
+                f"{len(self.names)} unreadable pictures, --max-unreadable allows {self.limit}: {names}. Repair or "
                 "remove them, or raise the limit"
             )
 
@@ -47,14 +47,14 @@ class Unreadable:
 def evaluate(
     model: Any, data: Augmented, config: TrainConfig, world: World, unreadable: Unreadable
 ) -> dict[str, float]:
-    """Top-1, top-5 and loss without any jigsaw. A picture that cannot be read counts as a wrong answer."""
+    """Top-1, top-5 and loss on whole pictures, without a jigsaw. An unreadable picture counts as a wrong answer."""
     was_training = model.training
     model.eval()
     numbers = [(n, 0) for n in range(world.rank, len(data), world.size)]
     batches = [numbers[i : i + config.batch_size] for i in range(0, len(numbers), config.batch_size)]
     sums = torch.zeros(5, device=world.device)  # right, right in five, loss, pictures that have one, pictures
     loader = DataLoader(data, batch_sampler=batches, num_workers=config.workers)
-    for images, labels, bad in tqdm(loader, desc="evaluating", leave=False, disable=None if world.leads else True):
+    for images, labels, bad in track(loader, "evaluating", quiet=not world.leads):
         unreadable.note(bad, data.pictures)
         labels = labels.to(world.device, non_blocking=True)
         logits = model(images.to(world.device, non_blocking=True)).float()
