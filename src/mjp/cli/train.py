@@ -2,11 +2,13 @@
 
 Without MJP: mjp train --preset plain
 
+From pretrained weights: mjp train --recipe finetune --pretrained --data DIR
+
 All of CIFAR-10 on two cores: mjp train --recipe mini_cifar10
 
 On many GPUs: torchrun --nproc-per-node 8 -m mjp train --recipe deit_small_imagenet --data IMAGENET
 
-A run killed at any moment goes on when the same command is given again.
+Interrupted runs resume bit-exactly: rerun the same command.
 """
 
 import os

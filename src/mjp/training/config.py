@@ -40,8 +40,8 @@ class TrainConfig:
     """A training run. Fields not given on the command line come from the recipe."""
 
     recipe: str = "quickstart"
-    """Recipe to start from: quickstart, mini_cifar10, deit_small_imagenet, swin_tiny_imagenet, resnet50_imagenet, or a
-    YAML file."""
+    """Recipe to start from: quickstart, finetune, mini_cifar10, deit_small_imagenet, swin_tiny_imagenet,
+    resnet50_imagenet, or a YAML file."""
     preset: Annotated[str, tyro.conf.arg(aliases=["--variant"])] = "paper"
     """plain, a row A–J of the ablation table, paper (the localization loss sums row and column: twice its weight in the
     authors' code), reference (as the authors' code: jigsaw from epoch 20, their scale and schedule of λ) or private."""
@@ -50,7 +50,7 @@ class TrainConfig:
     data_dir: Path = Path("~/.cache/mjp/data")
     """Where named data sets are kept or downloaded to."""
     out: Path | None = None
-    """Folder of the run; by default out/RECIPE-PRESET. A run found there is continued."""
+    """Folder of the run; by default out/RECIPE-PRESET. An interrupted run in it is resumed."""
     resume: Path | None = None
     """Checkpoint to continue from instead of the newest one in the folder."""
 
@@ -172,7 +172,7 @@ class TrainConfig:
     log_every: int = 20
     """Optimizer steps between lines in metrics.jsonl."""
     stop_after: int | None = None
-    """Stop after this many optimizer steps in total, with a checkpoint; --resume goes on."""
+    """Stop after this many optimizer steps in total, with a checkpoint; the same command without it continues."""
     tensorboard: bool = False
     """Also write TensorBoard files (needs `pip install mjp[tensorboard]`)."""
 
