@@ -53,6 +53,30 @@ def test_from_a_folder_to_a_sheet(home: Path, capsys: pytest.CaptureFixture[str]
     assert list(stats["unreadable"].values()) == ["the file is empty"]
 
 
+def test_with_json_the_results_are_all_that_is_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    commands = {
+        "index": ["index", "pictures", "-o", "index", "--workers", "0"],
+        "search": ["search", "index", "red sky", "--explain"],
+        "stats": ["stats", "index"],
+        "delete": ["delete", "index", "pictures/a"],
+    }
+    for name, arguments in commands.items():
+        capsys.readouterr()
+        assert main(["aladin", *arguments, "--json"]) == 0
+        results = json.loads(capsys.readouterr().out)
+        assert results["kind"] == f"aladin {name}"
+        expected = {
+            "index": ("unchanged", 4),
+            "search": ("query", "red sky"),
+            "stats": ("pictures", 4),
+            "delete": ("removed", 2),
+        }
+        key, value = expected[name]
+        assert results[key] == value
+    assert json.loads((home / "out/aladin-search/results.json").read_text())["found"]
+
+
 def test_search_by_picture(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index()
     assert main(["aladin", "search", "index", "--picture", "pictures/a/01.png", "-k", "1"]) == 0
@@ -125,6 +149,19 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["index", "pictures", "-o", "pictures", "--model", "model"], "is not an index"),
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
         (["serve", "index", "--port", "99999"], "--port must be a whole number from 0 to 65535, not 99999"),
+        (["search", "index", "dog", "-k", "-3"], "-k must be a whole number of at least 1, not -3"),
+        (["search", "index", "dog", "--rerank", "-1"], "--rerank must be a whole number of at least 0"),
+        (["search", "index", "dog", "--max-pixels", "0"], "--max-pixels must be a whole number of at least 1"),
+        (["search", "index", "dog", "--out", ""], "--out is empty: name a folder"),
+        (["index", "pictures", "-o", ""], "--out is empty: name a folder"),
+        (["index", "pictures", "--out=", "--model", "model"], "--out is empty: name a folder"),
+        (["index", "pictures", "-o", "index", "--workers", "-1"], "--workers must be a whole number from 0"),
+        (["index", "pictures", "-o", "index", "--max-pixels", "-5"], "--max-pixels must be a whole number"),
+        (["serve", "index", "--port", "-1"], "--port must be a whole number from 0 to 65535"),
+        (["serve", "index", "--k", "0"], "-k must be a whole number of at least 1"),
+        (["serve", "index", "--rerank", "-1"], "--rerank must be a whole number of at least 0"),
+        (["bench", "--model", "model", "--sizes", "0"], "--sizes must be a whole number of at least 1"),
+        (["bench", "--model", "model", "--repeats", "0"], "--repeats must be a whole number of at least 1"),
         (["delete", "index"], "name at least one"),
         (["delete", "index", ""], "none of them empty"),
         (["stats", "pictures"], "is not an index"),

@@ -76,11 +76,27 @@ def test_captions_without_words_are_left_out(tmp_path: Path) -> None:
         load_captions(file)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "3", '{"a.jpg": []}', '{"images": [{}], "annotations": []}'])
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: str) -> None:
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "3", '{"a.jpg": []}', '{"images": [{}], "annotations": []}', "[" * 99_999, LONG, f'["{LONG}"]'),
+        *(f'{{"{LONG}": 7}}', f'{{"{LONG}": {{"captions": "{LONG}"}}}}', f'{{"{LONG}": {{"captions": ["a dog"]}}}}'),
+        *(f'{{"images": [{{"{LONG}": 1}}], "annotations": [{{"image_id": "{LONG}"}}]}}', '{"a": ' + "9" * 9999 + "}"),
+        *(
+            '{"images": [{"id": [], "file_name": 3}], "annotations": [{"image_id": [], "caption": 3}]}',
+            '{"a\\u0000b": 1}',
+        ),
+        '{"a\\u0000b": {"captions": ["a dog"]}}',
+    ],
+)
+def test_a_file_of_another_kind_is_refused_and_not_printed(tmp_path: Path, content: str) -> None:
     (tmp_path / "captions.json").write_text(content)
-    with pytest.raises(InputError, match=r"captions\.json"):
+    with pytest.raises(InputError, match=r"captions\.json") as refusal:
         load_captions(tmp_path)
+    assert len(str(refusal.value)) < 400 + 2 * len(str(tmp_path))
 
 
 @pytest.mark.parametrize(

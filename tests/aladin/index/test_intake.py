@@ -11,7 +11,9 @@ from PIL import Image
 
 from aladin.gallery import declared_png, draw_picture, make_gallery, take_in
 from mjp.aladin.index import intake as module
+from mjp.aladin.index import reading
 from mjp.aladin.index.encode import PictureEncoder
+from mjp.aladin.index.intake import index_pictures
 from mjp.aladin.index.scan import content_hash, find_pictures
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
@@ -189,3 +191,84 @@ def test_file_names_need_not_be_text(model: Aladin, pictures: Path, tmp_path: Pa
     assert path.name == odd.name
     assert path.is_file()
     assert printable(path.name) == "��[31m.png"
+
+
+def test_work_is_committed_by_time_however_slowly_pictures_are_read(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture takes four seconds: after the second one has been read, more than COMMIT_SECONDS have passed."""
+    now, committed = [0.0], []
+    open_rgb, add = reading.open_rgb, Index.add
+
+    def slow(path: Path, **settings: Any) -> Image.Image:
+        now[0] += 4
+        return open_rgb(path, **settings)
+
+    def note(self: Index, ids: Any, codes: Any, files: Any) -> None:
+        committed.append((now[0], len(files)))
+        add(self, ids, codes, files)
+
+    monkeypatch.setattr(reading, "open_rgb", slow)
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Index, "add", note)
+    index, _ = take_in(pictures, tmp_path / "index", model)
+    assert [entry for entry in committed if entry[1]] == [(8.0, 2), (16.0, 2)]
+    assert len(index) == 4
+    assert module.COMMIT_SECONDS + 4 < 10  # what a kill costs
+
+
+def test_without_a_terminal_progress_is_printed_in_lines(
+    model: Aladin, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mjp.common.progress.INTERVAL", 0.0)
+    take_in(pictures, tmp_path / "index", model)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(", ")[0] for line in lines] == [f"indexing: {25 * n} % ({n} of 4)" for n in (1, 2, 3, 4)]
+
+
+def test_pictures_beyond_the_pixel_limit_are_skipped_before_they_are_decoded(
+    model: Aladin, pictures: Path, tmp_path: Path
+) -> None:
+    report = index_pictures(pictures, tmp_path / "index", model=model, workers=0, max_pixels=48 * 40)
+    assert report.unreadable == []
+    Image.new("RGB", (48, 41)).save(pictures / "larger.png")
+    report = index_pictures(pictures, tmp_path / "index", model=model, workers=0, max_pixels=48 * 40)
+    (file,) = report.unreadable
+    assert file.path.name == "larger.png"
+    assert "48 x 41 pixels" in str(file.problem)
+    report = index_pictures(pictures, tmp_path / "index", model=model, workers=0)
+    assert (report.added, report.unreadable) == (1, [])
+
+
+def test_large_jpegs_are_decoded_at_a_fraction_of_their_size(
+    model: Aladin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, prepare = list[tuple[int, int]](), model.vision.prepare
+    Image.radial_gradient("L").resize((1200, 900)).convert("RGB").save(
+        make_gallery(tmp_path / "pictures", 1) / "big.jpg"
+    )
+
+    def note(vision: Any, picture: Image.Image, *arguments: Any) -> Any:
+        sizes.append(picture.size)
+        return prepare(picture, *arguments)
+
+    monkeypatch.setattr(type(model.vision), "prepare", note)
+    take_in(tmp_path / "pictures", tmp_path / "index", model)
+    assert sorted(sizes) == [(48, 40), (150, 113)]  # an eighth: the backbone takes 32 pixels
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"workers": -1}, "--workers must be a whole number from 0"),
+        ({"workers": 10**6}, "--workers must be a whole number from 0"),
+        ({"max_pixels": 0}, "--max-pixels must be a whole number of at least 1"),
+        ({"mask_ratio": float("nan")}, "--mask-ratio must lie between 0 and 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(
+    model: Aladin, pictures: Path, tmp_path: Path, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        index_pictures(pictures, tmp_path / "index", model=model, **settings)
+    assert not (tmp_path / "index").exists()

@@ -3,23 +3,30 @@
 import json
 import os
 import shutil
+import sqlite3
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import mjp.aladin.index.store as module
 from aladin.gallery import draw_picture, make_gallery, take_in
 from aladin.tiny import noise
 from mjp.aladin.index import chunks, intake
 from mjp.aladin.index.catalogue import File
+from mjp.aladin.index.chunks import chunk_path
 from mjp.aladin.index.config import IndexConfig
 from mjp.aladin.index.encode import PictureEncoder
 from mjp.aladin.index.scan import content_hash
+from mjp.aladin.index.stats import index_stats, stats_text
 from mjp.aladin.index.store import Index, open_or_create
 from mjp.aladin.model.aladin import Aladin, Codes
+from mjp.aladin.search.two_stage import Hit, match_hits
 from mjp.common.errors import InputError
 from mjp.pictures.decode import open_rgb
 from processes import exit_code, start
@@ -155,15 +162,154 @@ def test_a_reader_keeps_what_it_opened_while_the_index_changes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("damage", ["index.json", "catalogue.sqlite", "chunk-000001.safetensors"])
-@pytest.mark.parametrize("content", [None, b"", b"{}" * 600])
+@pytest.mark.parametrize("content", [None, b"", b"{}" * 600, b"[" * 99_999, b"\xff" * 999])
 def test_damage_is_named(tmp_path: Path, damage: str, content: bytes | None) -> None:
     filled(tmp_path, 3)
     if content is None:
         (tmp_path / damage).unlink()
     else:
         (tmp_path / damage).write_bytes(content)
-    with pytest.raises(InputError, match=damage if content is not None else tmp_path.name):
+    with pytest.raises(InputError, match=damage if content is not None else tmp_path.name) as refusal:
         _ = Index(tmp_path).codes(torch.tensor([0]))
+    assert len(str(refusal.value)) < 250 + 2 * len(str(tmp_path))  # nothing of the content
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"grid": grid} for grid in (7, [7], ["a", "b"], [0, 0], None)),
+        *({"mask_ratio": ratio} for ratio in ("much", 7, None)),
+        *({"model": None}, {"source": 3}, {"created": []}, {"another": 1}),
+    ],
+)
+def test_an_index_json_with_nonsense_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    filled(tmp_path, 1)
+    content = json.loads((tmp_path / "index.json").read_text())
+    (tmp_path / "index.json").write_text(json.dumps(content | change))
+    with pytest.raises(InputError, match=r"index\.json does not describe an index"):
+        Index(tmp_path)
+
+
+def read_everything(folder: Path) -> None:
+    Index(folder).damaged_chunks()
+    match_hits(Index(folder), [Hit(0, 1, 0.5)])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE chunks SET count = 'many'",
+        "UPDATE chunks SET count = -1",
+        "UPDATE pictures SET row = 'first'",
+        "UPDATE pictures SET id = 7.5 || x'ff'",
+        "UPDATE files SET path = 'text'",
+        "UPDATE files SET bytes = 'many'",
+        "DROP TABLE files",
+    ],
+)
+def test_catalogue_rows_with_nonsense_are_refused(tmp_path: Path, statement: str) -> None:
+    index = filled(tmp_path, 1)
+    with closing(sqlite3.connect(index.catalogue.path)) as db, db:
+        db.execute(statement)
+    with pytest.raises(InputError, match=r"catalogue\.sqlite is .*damaged"):
+        read_everything(tmp_path)
+
+
+def test_deleted_content_is_overwritten_whatever_sqlite_was_compiled_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def careless(*arguments: Any, **settings: Any) -> sqlite3.Connection:
+        db = connect(*arguments, **settings)
+        db.execute("PRAGMA secure_delete = OFF")  # the default of a plain build
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", careless)
+    index = filled(tmp_path, 1)
+    with index.catalogue.transaction() as db:
+        assert db.execute("PRAGMA secure_delete").fetchone() == (1,)
+
+
+# damaged chunks
+
+
+def rewrite_chunk(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    change(tensors)
+    save_file(tensors, path)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "text": lambda path: path.write_bytes(b"not a chunk" * 99),
+    "rows": lambda path: rewrite_chunk(path, lambda t: t.update({name: value[:2] for name, value in t.items()})),
+    "width": lambda path: rewrite_chunk(path, lambda t: t.update(tokens=t["tokens"][..., :5].contiguous())),
+    "not finite": lambda path: rewrite_chunk(path, lambda t: t["vector"].__setitem__((0, 0), torch.nan)),
+    "types": lambda path: rewrite_chunk(path, lambda t: t.update(vector=t["vector"].double())),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_chunk_is_reported_and_its_pictures_are_encoded_again(
+    model: Aladin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 4)  # several chunks
+    pictures = make_gallery(tmp_path / "pictures", 6)
+    monkeypatch.setattr(intake, "COMMIT_PICTURES", 3)
+    index, _ = take_in(pictures, tmp_path / "index", model)
+    before = {name: index.codes(torch.tensor([index.row(name)])).vector for name in ids(index)}
+    assert len(index.layout) == 2
+    DAMAGE[kind](chunk_path(index.folder, index.layout[1][0]))
+    assert len(Index(index.folder).damaged_chunks()) == 1
+    stats = index_stats(Index(index.folder))
+    assert list(stats["damaged"]) == [chunk_path(index.folder, index.layout[1][0]).name]
+    assert "repair: mjp aladin index" in stats_text(index, stats)
+    index, report = take_in(pictures, tmp_path / "index", model)
+    assert (len(report.repaired), report.added, report.unchanged, len(index)) == (1, 3, 3, 6)
+    assert Index(index.folder).damaged_chunks() == {}
+    for name, vector in before.items():
+        torch.testing.assert_close(index.codes(torch.tensor([index.row(name)])).vector, vector, atol=1e-6, rtol=1e-5)
+    _, report = take_in(pictures, tmp_path / "index", model)
+    assert (report.repaired, report.added, report.unchanged) == ({}, 0, 6)
+
+
+def test_the_chunk_of_another_index_is_foreign_although_it_has_the_same_shape(model: Aladin, tmp_path: Path) -> None:
+    first, _ = take_in(make_gallery(tmp_path / "first", 3), tmp_path / "one", model)
+    for number in range(3):
+        draw_picture(tmp_path / "second" / f"{number}.png", 50 + number)
+    second, _ = take_in(tmp_path / "second", tmp_path / "two", model)
+    shutil.copy(next(second.folder.glob("chunk-*")), next(first.folder.glob("chunk-*")))
+    assert list(Index(first.folder).damaged_chunks().values()) == ["it belongs to other pictures or another model"]
+    index, report = take_in(tmp_path / "first", tmp_path / "one", model)
+    assert (report.added, len(index), index.damaged_chunks()) == (3, 3, {})
+
+
+def test_pictures_of_another_folder_are_encoded_again_too_and_those_that_have_gone_are_named(
+    model: Aladin, tmp_path: Path
+) -> None:
+    one, two = make_gallery(tmp_path / "one", 2), tmp_path / "two"
+    for number in range(3):
+        draw_picture(two / f"{number}.png", 60 + number)
+    take_in(one, tmp_path / "index", model)
+    index, _ = take_in(two, tmp_path / "index", model)
+    (two / "0.png").unlink()
+    next(index.folder.glob("chunk-*")).unlink()
+    index, report = take_in(one, tmp_path / "index", model)
+    assert (report.added, len(index)) == (4, 4)
+    assert [(file.path.name, file.problem) for file in report.unreadable] == [("0.png", "there is no such file")]
+    assert index_stats(index)["files_without_codes"] == 1
+
+
+def test_a_kill_while_an_index_is_repaired_loses_nothing(model: Aladin, tmp_path: Path) -> None:
+    pictures = make_gallery(tmp_path / "pictures", 3)
+    index, _ = take_in(pictures, tmp_path / "index", model)
+    with index.writing():
+        index.drop_chunks([number for number, _ in index.layout])  # and then the process is gone
+    index, report = take_in(pictures, tmp_path / "index", model)
+    assert (report.added, len(index)) == (3, 3)
 
 
 # a kill

@@ -5,10 +5,14 @@ import shutil
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,10 +23,12 @@ from browser import Browser
 from mjp.aladin.index.scan import content_hash
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.search import server as module
 from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.server import make_server
-from mjp.aladin.search.site import MAX_QUERY, Site
+from mjp.aladin.search.site import MAX_QUERY, Answer, Site
 from mjp.common.errors import InputError
+from mjp.pictures import thumbnails
 
 SCRIPT = "<img src=x onerror=document.title='gone'>.png"
 QUERY = "a red sky over the <b>green</b> ground"
@@ -192,6 +198,84 @@ def test_what_is_no_address_and_who_does_not_listen(port: int, capsys: pytest.Ca
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_slow_client_does_not_hold_a_thread_past_the_timeout(
+    site: Site, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """A byte now and then renews a timeout per read, and must not renew the deadline of a request."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.6)
+    big = Answer(200, "text/plain", b"x" * 50_000_000)
+    monkeypatch.setattr(Site, "answer", lambda self, address: big)
+    server = make_server(site, 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n".encode())
+        if reads:  # the request is complete, and the answer is taken a few bytes at a time
+            client.sendall(b"\r\n")
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 5:
+                client.sendall(b"" if reads else b"x")
+                if reads and not client.recv(1):
+                    break
+                time.sleep(0.1)
+                if not any("process_request" in thread.name for thread in threading.enumerate()):
+                    break
+    seconds = time.monotonic() - began
+    server.shutdown()
+    server.server_close()
+    assert seconds < 3
+
+
+def test_a_thumbnail_is_decoded_once_and_not_many_at_a_time(
+    model: Aladin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = make_gallery(tmp_path / "pictures", 6)
+    take_in(pictures, tmp_path / "index", model)
+    site = Site(PictureSearch(tmp_path / "index", model))
+    decoding, most, total, lock = [0], [0], [0], threading.Lock()
+    open_rgb = thumbnails.open_rgb
+
+    def slow(path: Path, **settings: Any) -> Image.Image:
+        with lock:
+            decoding[0] += 1
+            total[0] += 1
+            most[0] = max(most[0], decoding[0])
+        time.sleep(0.05)
+        with lock:
+            decoding[0] -= 1
+        return open_rgb(path, **settings)
+
+    monkeypatch.setattr(thumbnails, "open_rgb", slow)
+    addresses = [f"/thumb/{content_hash(path)}" for path in sorted(pictures.rglob("*.png"))] * 3
+    with ThreadPoolExecutor(18) as pool:
+        assert {answer.status for answer in pool.map(site.answer, addresses)} == {200}
+    assert total[0] == 6
+    assert most[0] == 2
+
+
+def test_pictures_beyond_the_pixel_limit_are_not_shown(model: Aladin, tmp_path: Path) -> None:
+    pictures = make_gallery(tmp_path / "pictures", 1)
+    take_in(pictures, tmp_path / "index", model)
+    (path,) = pictures.rglob("*.png")
+    for limit, status in ((48 * 40, 200), (48 * 40 - 1, 404)):
+        site = Site(PictureSearch(tmp_path / "index", model, max_pixels=limit))
+        assert site.answer(f"/thumb/{content_hash(path)}").status == status
+        assert site.answer(f"/why/{content_hash(path)}?q=sky").status == status
+        assert site.answer(f"/?q=sky&id={content_hash(path)}").status == 200
+
+
+def test_vectors_stay_mapped_until_the_index_changes(model: Aladin, tmp_path: Path) -> None:
+    pictures = make_gallery(tmp_path / "pictures", 3)
+    take_in(pictures, tmp_path / "index", model)
+    searcher = PictureSearch(tmp_path / "index", model)
+    mapped = searcher.index.chunks
+    assert searcher.index.chunks is mapped
+    searcher.index.delete(ids=[content_hash(pictures / "a" / "01.png")])
+    assert searcher.index.chunks is not mapped
+    assert len(searcher) == 2
+
+
 def test_only_names_of_this_machine_are_answered(port: int) -> None:
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"LocalHost:{port}"):
         assert ask(port, "/", host)[0].status == 200
@@ -205,9 +289,11 @@ def test_every_answer_is_locked_down(port: int, site: Site) -> None:
     for address in ("/", "/page.css", f"/thumb/{picture_id(site)}", "/nowhere"):
         response, _ = ask(port, address)
         policy = response.headers["Content-Security-Policy"]
-        assert "default-src 'none'" in policy
-        assert "script" not in policy
-        assert "unsafe" not in policy
+        directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+        assert directives == {
+            **{"default-src": "'none'", "img-src": "'self' data:", "style-src": "'self'", "form-action": "'self'"},
+            **{"base-uri": "'none'", "frame-ancestors": "'none'"},  # no page may put this one into a frame
+        }
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert response.headers["Access-Control-Allow-Origin"] is None

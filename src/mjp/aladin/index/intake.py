@@ -67,8 +67,6 @@ def index_pictures(
     check_workers("--workers", workers)
     if max_pixels is not None:
         whole("--max-pixels", max_pixels, least=1)
-    if out == Path():
-        raise InputError("--out must name a folder for the index")
     scan = find_pictures(pictures)
     existing = read_index_config(out) if has_index(out) else None
     encoder = _encoder(model, mask_ratio, existing, device)

@@ -22,7 +22,7 @@ from mjp.common.results import Results
 class Options:
     pictures: tyro.conf.Positional[Path]
     """Folder of pictures, including its subfolders."""
-    out: Annotated[str, tyro.conf.arg(aliases=["-o"])]
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder of the index: a new one, or one to bring up to date."""
     model: str | None = None
     """Folder of a model or of a run of mjp aladin train; default: the index's own, for a new index aladin-flickr8k."""
