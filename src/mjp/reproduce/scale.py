@@ -1,0 +1,137 @@
+"""A scale: one YAML file that says which runs there are, what is measured on them, and which claim each serves.
+
+    title, about            what the scale is
+    data, checkpoint        what --data and --checkpoint must name
+    train                   fields of `mjp train` that all runs share
+    runs                    NAME: fields of `mjp train` for this run, `measure:` what is measured beside the sweep
+    ratios, draws, pictures the sweep over γ that every run gets: ratios of the jigsaw, draws and validation pictures
+    tables                  NAME: which runs it shows and which figures of the paper stand beside
+    claims                  what the paper says, as a comparison of two runs
+
+`cells` turns it into the list of (run, seed) that have to be computed.
+"""
+
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mjp.common.errors import InputError
+from mjp.common.runs.recipe import read_fields
+
+MEASUREMENTS = ("positions", "corruption", "privacy", "attention", "uniform", "segment")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of the grid: a training run, without its seed."""
+
+    name: str
+    title: str
+    train: dict[str, Any]
+    measure: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper as a comparison: `quantity` of run `of` minus that of run `than`."""
+
+    id: str
+    table: str
+    text: str
+    quantity: str
+    of: str
+    than: str
+    published: str
+    sign: int = 1
+    margin: float = 0.0
+    gate: bool = True  # whether it is about positions
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    runs: tuple[str, ...]
+    published: dict[str, dict[str, float]] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    name: str
+    title: str
+    about: str
+    runs: dict[str, Run]
+    tables: dict[str, Table]
+    claims: tuple[Claim, ...]
+    ratios: tuple[float, ...]
+    draws: int
+    pictures: int | None
+    minutes: float  # of one run on one core of the machine that the figures come from
+    needs_checkpoint: bool
+
+    def cells(self, seeds: tuple[int, ...], only: tuple[str, ...] = ()) -> list["Cell"]:
+        """Every (run, seed) that the chosen tables need; seeds vary slowest, so that an early stop leaves whole seeds."""
+        if unknown := sorted(set(only) - set(self.tables)):
+            raise InputError(f"there is no table {', '.join(unknown)}: choose from {', '.join(self.tables)}")
+        wanted = {name for table in only or self.tables for name in self.tables[table].runs}
+        return [Cell(run, seed) for seed in seeds for run in self.runs.values() if run.name in wanted]
+
+
+@dataclass(frozen=True)
+class Cell:
+    run: Run
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.run.name}-{self.seed}"
+
+
+def scales() -> list[str]:
+    """The scales that come with the package."""
+    names = [path.name for path in files("mjp.reproduce.scales").iterdir()]
+    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
+
+
+def load_scale(name: str) -> Scale:
+    """A scale by name, or from a YAML file."""
+    if name in scales():
+        values = read_fields(files("mjp.reproduce.scales").joinpath(f"{name}.yaml").read_text(), name)
+    elif Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
+        values = read_fields(Path(name).read_text(), name)
+    else:
+        raise InputError(f"there is no scale {name!r}: choose from {', '.join(scales())}, or give a YAML file")
+    try:
+        return _scale(Path(name).stem, values)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"the scale {name} is incomplete or has a field of the wrong kind: {error}") from error
+
+
+def _scale(name: str, values: dict[str, Any]) -> Scale:
+    common = values.get("train", {})
+    runs = {}
+    for key, fields in values["runs"].items():
+        own = dict(fields)
+        measure = tuple(own.pop("measure", ()))
+        if unknown := set(measure) - set(MEASUREMENTS):
+            raise ValueError(f"run {key} measures {', '.join(sorted(unknown))}")
+        runs[key] = Run(key, own.pop("title", key), {**common, **own}, measure)
+    tables = {key: Table(**{**entry, "runs": tuple(entry["runs"])}) for key, entry in values["tables"].items()}
+    claims = tuple(Claim(**entry) for entry in values["claims"])
+    named = {name for table in tables.values() for name in table.runs} | {r for c in claims for r in (c.of, c.than)}
+    if missing := sorted(named - set(runs)):
+        raise ValueError(f"there is no run {', '.join(missing)}")
+    return Scale(
+        name=name,
+        title=values["title"],
+        about=values["about"],
+        runs=runs,
+        tables=tables,
+        claims=claims,
+        ratios=tuple(values["ratios"]),
+        draws=values.get("draws", 1),
+        pictures=values.get("pictures"),
+        minutes=values["minutes"],
+        needs_checkpoint=values.get("checkpoint", False),
+    )

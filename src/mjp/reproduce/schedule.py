@@ -1,0 +1,73 @@
+"""Compute the cells of a grid, several at a time, one thread each.
+
+One process per core beats one process with several threads on small models, and a killed grid loses at most what its
+running cells did since their last checkpoint: a cell whose file exists is never computed again, and a cell that was
+interrupted resumes. Cells are independent, so `--shard i/n` splits them over machines; the files are all that has to be
+brought together.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from mjp.common.errors import InputError
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `index` of `count`, counted from 1."""
+
+    index: int = 1
+    count: int = 1
+
+    def take[Item](self, items: Sequence[Item]) -> list[Item]:
+        return list(items[self.index - 1 :: self.count])
+
+
+def parse_shard(text: str) -> Shard:
+    """Read `i/n`."""
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise InputError(f"--shard takes i/n with 1 <= i <= n, as in 2/4, not {text!r}")
+    return Shard(int(index), int(count))
+
+
+def run_all(tasks: dict[str, Callable[[], float]], *, jobs: int, minutes: float, say: Callable[[str], None]) -> None:
+    """Run every task in a process of its own, `jobs` at a time; a task returns how many seconds it took.
+
+    A task that fails does not stop the others; in the end the first failure is raised with its name.
+    """
+    for name in THREADS:
+        os.environ[name] = "1"  # the children inherit it before they import torch
+    failures: dict[str, BaseException] = {}
+    durations: list[float] = []
+    started = time.monotonic()
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        pending: dict[Future[float], str] = {pool.submit(task): name for name, task in tasks.items()}
+        say(f"{len(tasks)} cells to compute, {jobs} at a time; about {_time(minutes * 60 * len(tasks) / jobs)}")
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                name = pending.pop(future)
+                if error := future.exception():
+                    failures[name] = error
+                    say(f"{name} failed: {error}")
+                    continue
+                durations.append(future.result())
+                left = sum(durations) / len(durations) * len(pending) / jobs
+                share = f"{len(tasks) - len(pending)} of {len(tasks)}"
+                say(f"{name} done in {_time(durations[-1])}; {share} after {_time(time.monotonic() - started)}, "
+                    f"about {_time(left)} left")
+    if failures:
+        name, error = next(iter(failures.items()))
+        raise InputError(f"{len(failures)} of {len(tasks)} cells failed, {name} first: {error}")
+
+
+def _time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{seconds:.0f} s"
