@@ -16,8 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from mjp.common.errors import InputError
-from mjp.common.runs.recipe import read_fields
 
 MEASUREMENTS = ("positions", "corruption", "privacy", "attention", "uniform", "segment")
 
@@ -45,7 +46,7 @@ class Claim:
     published: str
     sign: int = 1
     margin: float = 0.0
-    gate: bool = True  # whether it is about positions
+    baseline: str | None = "A"  # the plain network that must use its positions; None: the claim is not about positions
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ def scales() -> list[str]:
 def load_scale(name: str) -> Scale:
     """A scale by name, or from a YAML file."""
     if name in scales():
-        values = read_fields(files("mjp.reproduce.scales").joinpath(f"{name}.yaml").read_text(), name)
+        values = yaml.safe_load(files("mjp.reproduce.scales").joinpath(f"{name}.yaml").read_text())
     elif Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
-        values = read_fields(Path(name).read_text(), name)
+        values = yaml.safe_load(Path(name).read_text())
     else:
         raise InputError(f"there is no scale {name!r}: choose from {', '.join(scales())}, or give a YAML file")
     try:

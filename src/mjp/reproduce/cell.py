@@ -1,0 +1,85 @@
+"""One cell of the grid: train a run with one seed, measure it, write one file.
+
+    FOLDER/cells/J-0.json      what was measured; a cell with this file is done
+    FOLDER/runs/J-0/           its training run, as `mjp train` leaves it; may be removed when the file exists
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
+from mjp.common.results import plain
+from mjp.common.runs.log import Log
+from mjp.reproduce.collect import CELLS
+from mjp.reproduce.measure import measure_model
+from mjp.reproduce.scale import Cell, Scale, load_scale
+from mjp.training.config import config_from
+from mjp.training.engine import train
+from mjp.training.recipe_values import recipe_values
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cell finds its data and puts its results; the same for all cells of a grid."""
+
+    scale: str
+    folder: Path
+    data: str
+    checkpoint: Path | None
+
+
+def path_of(folder: Path, cell: Cell) -> Path:
+    return folder / CELLS / f"{cell.name}.json"
+
+
+def compute(place: Place, run: str, seed: int) -> float:
+    """Train and measure one cell, unless its file exists; how many seconds that took."""
+    started = time.monotonic()
+    torch.set_num_threads(1)  # one process per core
+    scale = load_scale(place.scale)
+    cell = Cell(scale.runs[run], seed)
+    path = path_of(place.folder, cell)
+    if path.exists():
+        return 0.0
+    model = train(config_from(training_values(place, cell)))
+    folder = place.folder / "runs" / cell.name
+    outcomes, figures = measure_model(str(folder), place.data, scale, cell.run.measure)
+    content = {
+        "run": run,
+        "seed": seed,
+        "train": plain(cell.run.train),
+        "figures": {**figures, **training_figures(folder)},
+        "outcomes": outcomes,
+        "seconds": round(time.monotonic() - started),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, allow_nan=False)
+    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+    return time.monotonic() - started
+
+
+def training_values(place: Place, cell: Cell) -> dict[str, Any]:
+    """The fields of `mjp train` for a cell: the recipe's, then those of the scale and the run."""
+    fields = dict(cell.run.train)
+    values = {**recipe_values(fields["recipe"], fields.get("preset")), **fields}
+    values |= {"data": place.data, "seed": cell.seed, "out": str(place.folder / "runs" / cell.name), "device": "cpu"}
+    if place.checkpoint is not None:
+        values["checkpoint"] = str(place.checkpoint)
+    return values
+
+
+def training_figures(folder: Path) -> dict[str, Any]:
+    """What the log of a run says: accuracy after every epoch, and the median time of a step."""
+    log = Log(folder, tensorboard=False)
+    speeds = sorted(entry["images_per_second"] for entry in log.read("step"))
+    epochs = log.read("epoch")
+    curve = [[entry["epoch"], entry["val_top1"]] for entry in epochs if entry.get("val_top1") is not None]
+    if not speeds:
+        raise InputError(f"the log of {folder} holds no steps: remove the folder, and run the command again")
+    return {"curve": curve, "step_seconds": 1 / speeds[len(speeds) // 2], "train_loss": epochs[-1]["train_loss"]}

@@ -1,0 +1,150 @@
+"""From the files of the cells to tables and verdicts: pure functions of what was measured."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mjp.common.errors import InputError
+from mjp.reproduce.outcomes import unpack
+from mjp.reproduce.scale import Claim, Scale, Table
+from mjp.reproduce.verdict import Difference, Outcome, decide, paired_difference
+
+CELLS = "cells"
+SHOWN = {  # column of a table: quantity
+    "top1": "top1",
+    "consistency": "consistency@0.5",
+    "top1_shuffled": "top1@0.5",
+    "diff_norm": "diff_norm@0.5",
+    "diff_relative": "diff_relative@0.5",
+    "place_error": "place_error",
+    "index_error": "index_error",
+    "corruption": "corruption",
+    "step_seconds": "step_seconds",
+}
+GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
+Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
+
+
+def read_cells(folder: Path, scale: Scale) -> Cells:
+    """The finished cells of a scale, by run and seed."""
+    cells: Cells = {name: {} for name in scale.runs}
+    for path in sorted((folder / CELLS).glob("*.json")):
+        try:
+            cell = json.loads(path.read_text(encoding="utf-8"))
+            run, seed = cell["run"], int(cell["seed"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is not a cell of mjp reproduce: remove it, and run the command again") from error
+        if run in cells:
+            cells[run][seed] = cell
+    return cells
+
+
+def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None:
+    """A quantity of one cell: (P,) for what every picture has, a single number for the rest, None if not measured.
+
+    top1, top1@γ, consistency@γ     one value per picture, under the model's own treatment of masked slots
+    diff_norm@γ, diff_relative@γ    one number
+    anything else                   a number among the figures of the cell
+    """
+    name, _, ratio = quantity.partition("@")
+    outcomes = cell["outcomes"]
+    if name == "top1" and not ratio:
+        return unpack(outcomes["right"], outcomes["pictures"]).astype(np.float64)
+    if ratio:
+        point = _point(outcomes["points"], float(ratio), sampler="uniform" if name.endswith("_uniform") else "blockwise")
+        name = name.removesuffix("_uniform")
+        if point is None:
+            return None
+        if name in ("top1", "consistency"):
+            bits = unpack(point["right" if name == "top1" else "same"], outcomes["pictures"] * outcomes["draws"])
+            return bits.reshape(outcomes["draws"], -1).mean(0)
+        return np.asarray(point[name], dtype=np.float64)
+    value = cell["figures"].get(name)
+    return None if value is None else np.asarray(value, dtype=np.float64)
+
+
+def _point(points: list[dict[str, Any]], ratio: float, *, sampler: str) -> dict[str, Any] | None:
+    """The point at a ratio; a model that has an E_unk is judged with it."""
+    fitting = [p for p in points if abs(p["ratio"] - ratio) < 1e-9 and p["sampler"] == sampler]
+    return max(fitting, key=lambda p: p["unknown"], default=None)
+
+
+def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Whether a run uses its positions: what it loses when every patch is shuffled, positions kept."""
+    losses = []
+    for cell in cells.values():
+        kept = [p for p in cell["outcomes"]["points"] if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"]
+        if kept:
+            pictures, draws = cell["outcomes"]["pictures"], cell["outcomes"]["draws"]
+            shuffled = unpack(kept[0]["right"], pictures * draws).mean()
+            losses.append(float(unpack(cell["outcomes"]["right"], pictures).mean() - shuffled))
+    loss = sum(losses) / len(losses) if losses else None
+    return {"loss": loss, "open": loss is not None and loss > GATE}
+
+
+def difference(cells: Cells, claim: Claim, comparisons: int) -> Difference | None:
+    """X − Y of a claim over the seeds that both runs have; relative where the quantity is a time."""
+    seeds = sorted(cells[claim.of].keys() & cells[claim.than].keys())
+    pairs = [[values_of(cells[run][seed], claim.quantity) for run in (claim.of, claim.than)] for seed in seeds]
+    if not pairs or any(value is None for pair in pairs for value in pair):
+        return None
+    rows = [np.asarray(x) - np.asarray(y) for x, y in pairs]
+    if claim.quantity == "step_seconds":
+        rows = [row / np.asarray(x) for row, (x, _) in zip(rows, pairs, strict=True)]
+    return paired_difference(claim.sign * np.stack(rows), comparisons=comparisons)
+
+
+def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
+    """Every claim with its interval and verdict."""
+    verdicts = []
+    for claim in scale.claims:
+        result = difference(cells, claim, len(scale.claims))
+        outcome: Outcome = "not run" if result is None else decide(result, margin=claim.margin)
+        if result is not None and claim.baseline is not None and not gate(cells[claim.baseline])["open"]:
+            outcome = "gated"
+        verdicts.append({**asdict(claim), "difference": None if result is None else asdict(result), "verdict": outcome})
+    return verdicts
+
+
+def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
+    """What results.json holds: tables, gates, claims with verdicts, and what it cost."""
+    everything = [cell for seeds in cells.values() for cell in seeds.values()]
+    return {
+        "scale": {"name": scale.name, "title": scale.title, "about": scale.about},
+        "tables": {name: _table(scale, table, cells) for name, table in scale.tables.items()},
+        "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},
+        "claims": judge(scale, cells),
+        "cells": len(everything),
+        "seeds": sorted({seed for seeds in cells.values() for seed in seeds}),
+        "seconds": sum(cell["seconds"] for cell in everything),
+    }
+
+
+def _table(scale: Scale, table: Table, cells: Cells) -> dict[str, Any]:
+    rows = []
+    for name in table.runs:
+        figures = {key: _mean(cells[name], quantity) for key, quantity in SHOWN.items()}
+        published = table.published.get(name, {})
+        rows.append(
+            {
+                "run": name,
+                "title": scale.runs[name].title,
+                "seeds": len(cells[name]),
+                "figures": figures,
+                "published": published,
+            }
+        )
+    return {"title": table.title, "note": table.note, "rows": rows}
+
+
+def _mean(cells: dict[int, dict[str, Any]], quantity: str) -> dict[str, float | None] | None:
+    """Mean over seeds, and their standard deviation."""
+    values = [values_of(cell, quantity) for cell in cells.values()]
+    means = np.array([value.mean() for value in values if value is not None])
+    if not len(means):
+        return None
+    return {"mean": float(means.mean()), "std": float(means.std(ddof=1)) if len(means) > 1 else None}

@@ -1,0 +1,71 @@
+"""`mjp reproduce`: from a scale to cells, tables, figures and verdicts."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mjp.common.errors import InputError
+from mjp.common.files import check_folder, write_atomically
+from mjp.common.progress import duration
+from mjp.common.results import Results, write_results
+from mjp.reproduce.cell import Place, compute, path_of
+from mjp.reproduce.collect import read_cells, summarise
+from mjp.reproduce.document import document
+from mjp.reproduce.figures import draw_figures
+from mjp.reproduce.scale import Cell, Scale, load_scale
+from mjp.reproduce.schedule import parse_shard, run_all
+
+if TYPE_CHECKING:
+    from mjp.cli.reproduce import Options
+
+
+def reproduce(options: "Options") -> Results | None:
+    """Compute what is missing, then collect; None after --dry-run."""
+    scale = load_scale(options.scale)
+    folder = options.out or Path("out/reproduce") / scale.name
+    cells = parse_shard(options.shard).take(scale.cells(options.seeds, options.only))
+    missing = [cell for cell in cells if not path_of(folder, cell).exists()]
+    jobs = options.jobs or os.cpu_count() or 1
+    if options.dry_run:
+        _print_plan(scale, cells, missing, jobs)
+        return None
+    check_folder(folder)
+    if missing and not options.collect:
+        place = _place(options, scale, folder)
+        tasks = {cell.name: partial(compute, place, cell.run.name, cell.seed) for cell in missing}
+        run_all(tasks, jobs=jobs, minutes=scale.minutes, say=partial(print, flush=True))
+    return collect(scale, folder, vars(options))
+
+
+def collect(scale: Scale, folder: Path, settings: dict[str, Any]) -> Results:
+    """Tables, figures and verdicts from the cells in a folder."""
+    cells = read_cells(folder, scale)
+    if not any(cells.values()):
+        raise InputError(f"there are no cells in {folder}: run mjp reproduce {scale.name} without --collect first")
+    body = summarise(scale, cells)
+    results = write_results(folder, "reproduce", settings, body)
+    draw_figures(scale, cells, folder)
+    text = document(results.body)
+    write_atomically(folder / "results.md", lambda path: path.write_text(text, encoding="utf-8"))
+    for verdict in results.body["claims"]:
+        print(f"{verdict['verdict']:<14} {verdict['text']}")
+    print(f"\ntables   {folder / 'results.md'}\nfigures  {folder / 'results.json'}")
+    return results
+
+
+def _place(options: "Options", scale: Scale, folder: Path) -> Place:
+    if options.data is None:
+        raise InputError(f"{scale.title} needs --data DIR with train/CLASS/* and val/CLASS/*")
+    if scale.needs_checkpoint and (options.checkpoint is None or not options.checkpoint.exists()):
+        raise InputError(f"{scale.title} needs --checkpoint FILE, the pretrained weights in timm's names")
+    return Place(options.scale, folder, options.data, options.checkpoint)
+
+
+def _print_plan(scale: Scale, cells: list[Cell], missing: list[Cell], jobs: int) -> None:
+    print(f"{scale.title}\n")
+    for cell in cells:
+        state = "to compute" if cell in missing else "done"
+        print(f"  {cell.name:<16} {state:<11} {cell.run.title}")
+    hours = duration(60 * scale.minutes * len(missing) / jobs)
+    print(f"\n{len(missing)} of {len(cells)} cells to compute, {jobs} at a time: about {hours}")

@@ -1,0 +1,87 @@
+"""The figures of `mjp reproduce`: γ in inference, convergence, and what position embeddings look like."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mjp.common.charts import COLOURS, pyplot
+from mjp.common.files import write_atomically
+from mjp.reproduce.collect import Cells, values_of
+from mjp.reproduce.scale import Scale
+
+
+def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
+    """Every figure for which there are cells."""
+    runs = {name: seeds for name, seeds in cells.items() if seeds}
+    _draw_inference(scale, runs, folder / "inference.png")
+    _draw_convergence(runs, folder / "convergence.png")
+    if any("pca" in cell["figures"] for seeds in runs.values() for cell in seeds.values()):
+        _draw_positions(runs, folder / "positions.png")
+
+
+def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
+    """Accuracy and consistency over γ in inference, bands of one standard deviation over seeds."""
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    for axis, name, label in zip(axes, ("top1", "consistency"), ("top-1, %", "consistency, %"), strict=True):
+        for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
+            rows = [[100 * _mean(cell, f"{name}@{ratio:g}") for ratio in scale.ratios] for cell in seeds.values()]
+            start = [[100 * _mean(cell, "top1") if name == "top1" else 100.0] for cell in seeds.values()]
+            _band(axis, [0.0, *scale.ratios], np.hstack([start, rows]), colour, run)
+        axis.set(title=label, xlabel="γ in inference")
+    _finish(figure, axes, path)
+
+
+def _draw_convergence(runs: Cells, path: Path) -> None:
+    """Validation accuracy after every epoch."""
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(7, 4.6), layout="constrained")
+    for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
+        curves = [cell["figures"]["curve"] for cell in seeds.values()]
+        epochs = [epoch for epoch, _ in curves[0]]
+        _band(axis, epochs, np.array([[top1 for _, top1 in curve] for curve in curves]), colour, run)
+    axis.set(title="validation top-1, %", xlabel="epoch")
+    _finish(figure, [axis], path)
+
+
+def _draw_positions(runs: Cells, path: Path) -> None:
+    """The first two principal components of the position embeddings, one panel per run, coloured by row and column."""
+    plt = pyplot()
+    tables = {run: next(iter(seeds.values()))["figures"].get("pca") for run, seeds in runs.items()}
+    tables = {run: np.array(points) for run, points in tables.items() if points is not None}
+    figure, axes = plt.subplots(1, len(tables), figsize=(3.4 * len(tables), 3.6), layout="constrained", squeeze=False)
+    for axis, (run, points) in zip(axes[0], tables.items(), strict=True):
+        side = round(len(points) ** 0.5)
+        index = np.arange(len(points))
+        colours = np.stack([index // side / side, np.full(len(points), 0.4), index % side / side], 1)
+        axis.scatter(points[:, 0], points[:, 1], c=colours, s=14)
+        axis.set(title=run, xticks=[], yticks=[])
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
+    plt.close(figure)
+
+
+def _band(axis: Any, x: list[float], rows: NDArray[np.float64], colour: str, label: str) -> None:
+    mean, spread = rows.mean(0), rows.std(0, ddof=1) if len(rows) > 1 else np.zeros(rows.shape[1])
+    axis.plot(x, mean, marker=".", color=colour, label=label)
+    axis.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+
+
+def _finish(figure: Any, axes: Any, path: Path) -> None:
+    for axis in axes:
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
+    pyplot().close(figure)
+
+
+def _colours(runs: Cells) -> list[str]:
+    return [COLOURS[k % len(COLOURS)] for k in range(len(runs))]
+
+
+def _mean(cell: dict[str, Any], quantity: str) -> float:
+    values = values_of(cell, quantity)
+    return float("nan") if values is None else float(values.mean())
