@@ -1,10 +1,11 @@
 # make demo   set up .venv and see MJP at work; the last lines say where the results are
 # make test   set up .venv, then lint, types and tests
+# make docs   the documentation as a site, in out/site
 # make bench  what MJP costs on this machine, as JSON
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint docs bench clean
 .DEFAULT_GOAL := demo
 
 setup: .venv/ready
@@ -25,11 +26,14 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: setup
+	$(BIN)/mkdocs build --strict
+
 test: lint
 	$(BIN)/python -m pytest
 
 bench: setup
-	$(BIN)/mjp bench --json
+	$(BIN)/mjp bench core --json
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis
