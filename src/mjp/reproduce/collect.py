@@ -60,8 +60,7 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
         if point is None:
             return None
         if name in ("top1", "consistency"):
-            bits = unpack(point["right" if name == "top1" else "same"], outcomes["pictures"] * outcomes["draws"])
-            return bits.reshape(outcomes["draws"], -1).mean(0)
+            return unpack(point["right" if name == "top1" else "same"], outcomes["pictures"]).astype(np.float64)
         return np.asarray(point[name], dtype=np.float64)
     value = cell["figures"].get(name)
     return None if value is None else np.asarray(value, dtype=np.float64)
@@ -77,10 +76,10 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Whether a run uses its positions: what it loses when every patch is shuffled, positions kept."""
     losses = []
     for cell in cells.values():
-        kept = [p for p in cell["outcomes"]["points"] if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"]
-        if kept:
-            pictures, draws = cell["outcomes"]["pictures"], cell["outcomes"]["draws"]
-            shuffled = unpack(kept[0]["right"], pictures * draws).mean()
+        in_place = [p for p in cell["outcomes"]["points"] if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"]
+        if in_place:
+            pictures = cell["outcomes"]["pictures"]
+            shuffled = unpack(in_place[0]["right"], pictures).mean()
             losses.append(float(unpack(cell["outcomes"]["right"], pictures).mean() - shuffled))
     loss = sum(losses) / len(losses) if losses else None
     return {"loss": loss, "open": loss is not None and loss > GATE}

@@ -1,10 +1,8 @@
 """What happened to every picture, kept small: bits for right and unchanged answers, so that runs can be compared
 picture by picture long after their models are gone.
 
-    {"top1": bits, "points": [{"ratio": .5, "unknown": true, "sampler": "blockwise", "right": bits, "same": bits,
-     "diff_norm": 8.9, "diff_relative": .3}, ...], "pictures": 5000, "draws": 1}
-
-With several draws a picture has one bit for each, one draw after the other.
+    {"right": bits, "pictures": 5000, "points": [{"ratio": .5, "unknown": true, "sampler": "blockwise",
+     "right": bits, "same": bits, "diff_norm": 8.9, "diff_relative": .3}, ...]}
 """
 
 import base64
@@ -16,13 +14,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mjp.evaluation.sweep import JigsawView, compare_views
+from mjp.evaluation.batches import Batch
+from mjp.evaluation.sweep import Setting, picture_outcomes, sweep_settings
+from mjp.method.config import SamplerName
 from mjp.method.model import MJP
+
+
+def measure_outcomes(
+    model: MJP, batches: Iterable[Batch], ratios: Iterable[float], *, samplers: Iterable[SamplerName]
+) -> dict[str, Any]:
+    """Every picture without a jigsaw and under one jigsaw for each ratio and sampler."""
+    settings = [setting for sampler in samplers for setting in sweep_settings(model, ratios, sampler=sampler)]
+    rows = torch.cat(list(picture_outcomes(model, batches, settings, draws=1, seed=0, device=torch.device("cpu"))))
+    points = [_point(setting, rows[:, 2 + 4 * k : 6 + 4 * k]) for k, setting in enumerate(settings)]
+    return {"right": pack(rows[:, 0] > 0), "pictures": len(rows), "points": points}
+
+
+def _point(setting: Setting, columns: Tensor) -> dict[str, Any]:
+    """The columns are top1, consistency, diff_norm and diff_relative of every picture."""
+    right, same, distance, relative = columns.T
+    means = {"diff_norm": distance.mean().item(), "diff_relative": relative.mean().item()}
+    return {**setting._asdict(), "right": pack(right > 0), "same": pack(same > 0), **means}
 
 
 def pack(bits: Tensor) -> str:
     """Booleans as text."""
-    return base64.b64encode(np.packbits(bits.flatten().numpy())).decode()
+    return base64.b64encode(np.packbits(bits.numpy())).decode()
 
 
 def unpack(text: str, count: int) -> NDArray[np.bool_]:

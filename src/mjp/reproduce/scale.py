@@ -4,7 +4,7 @@
     data, checkpoint        what --data and --checkpoint must name
     train                   fields of `mjp train` that all runs share
     runs                    NAME: fields of `mjp train` for this run, `measure:` what is measured beside the sweep
-    ratios, draws, pictures the sweep over γ that every run gets: ratios of the jigsaw, draws and validation pictures
+    ratios, pictures        the sweep over γ that every run gets: ratios of the jigsaw, and validation pictures
     tables                  NAME: which runs it shows and which figures of the paper stand beside
     claims                  what the paper says, as a comparison of two runs
 
@@ -66,7 +66,6 @@ class Scale:
     tables: dict[str, Table]
     claims: tuple[Claim, ...]
     ratios: tuple[float, ...]
-    draws: int
     pictures: int | None
     minutes: float  # of one run on one core of the machine that the figures come from
     needs_checkpoint: bool
@@ -131,7 +130,6 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         tables=tables,
         claims=claims,
         ratios=tuple(values["ratios"]),
-        draws=values.get("draws", 1),
         pictures=values.get("pictures"),
         minutes=values["minutes"],
         needs_checkpoint=values.get("checkpoint", False),
