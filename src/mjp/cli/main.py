@@ -26,6 +26,10 @@ COMMANDS = {
         "see what an update of Flower, PySyft or your own code gives away",
     ),
     "audit": ("mjp.cli.audit", "models × defences × attacks: what leaks, with intervals; killable and resumable"),
+    "reproduce": (
+        "mjp.cli.reproduce",
+        "every table of the paper in miniature, with error bars and a verdict on each claim",
+    ),
     "jigsaw": ("mjp.cli.jigsaw", "see the jigsaw on a picture and measure the guarantees, in seconds"),
     "segment": ("mjp.cli.segment", "fine-tune UPerNet on a backbone and measure mIoU; killable and resumable"),
     "demo": ("mjp.cli.demo", "all of it on the two shipped models, in minutes, as one page"),

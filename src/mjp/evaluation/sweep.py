@@ -1,8 +1,8 @@
 """Accuracy without a jigsaw, and every jigsaw metric for a sweep of mask ratios, in one pass over the pictures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from mjp.common.stats import Bootstrap, Interval
 from mjp.evaluation.batches import Batch
 from mjp.evaluation.jigsaw_metrics import METRICS
 from mjp.evaluation.jigsaws import jigsaw
-from mjp.method.config import variant
+from mjp.method.config import SamplerName, variant
 from mjp.method.model import MJP, MJPOutput
 from mjp.method.plan import identity_plan
 
@@ -42,7 +42,14 @@ class Sweep:
         return {**vars(self), "points": [point.to_dict() for point in self.points]}
 
 
-@torch.no_grad()
+class Setting(NamedTuple):
+    """One way to shuffle: a mask ratio, with or without E_unk at the masked slots, and how masks are drawn."""
+
+    ratio: float
+    unknown: bool
+    sampler: SamplerName = "blockwise"
+
+
 def sweep(
     model: MJP,
     batches: Iterable[Batch],
@@ -53,26 +60,46 @@ def sweep(
     device: torch.device,
 ) -> Sweep:
     """Measure a model; a label below 0 (an unreadable picture) is a wrong answer."""
+    settings = sweep_settings(model, ratios)
+    collected = Bootstrap(2 + len(METRICS) * len(settings), seed=seed)
+    for values in picture_outcomes(model, batches, settings, draws=draws, seed=seed, device=device):
+        collected.add(values)
+    return _summary(collected, settings, draws, seed)
+
+
+def sweep_settings(model: MJP, ratios: Iterable[float], sampler: SamplerName = "blockwise") -> list[Setting]:
+    """Every ratio with positions kept, and with E_unk if the model has one."""
+    return [Setting(ratio, unknown, sampler) for ratio in ratios for unknown in position_views(model)]
+
+
+@torch.no_grad()
+def picture_outcomes(
+    model: MJP,
+    batches: Iterable[Batch],
+    settings: Sequence[Setting],
+    *,
+    draws: int,
+    seed: int,
+    device: torch.device,
+) -> Iterator[Tensor]:
+    """(B, 2 + settings × metrics) for every batch: top-1 and top-5 without a jigsaw, then the metrics by setting."""
     model = model.to(device).eval()
     views = position_views(model)
-    settings = [(ratio, unknown) for ratio in ratios for unknown in views]
-    collected = Bootstrap(2 + len(METRICS) * len(settings), seed=seed)
     undefined = torch.zeros((), dtype=torch.bool, device=device)
     for images, labels, numbers in batches:
         images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        grid = model.grid(images)
+        grid = image_grid(images, model.adapter.cell)
         plain = model(images, identity_plan(len(images), grid, device=device))
         columns = [_accuracy(plain, labels)]
-        for ratio, unknown in settings:
-            plans = (jigsaw(numbers, grid, ratio, seed=seed, draw=draw).to(device) for draw in range(draws))
-            rows = [_compare(plain, views[unknown](images, plan), labels) for plan in plans]
+        for ratio, unknown, sampler in settings:
+            drawn = (jigsaw(numbers, grid, ratio, seed=seed, draw=draw, sampler=sampler) for draw in range(draws))
+            rows = [_compare(plain, views[unknown](images, plan.to(device)), labels) for plan in drawn]
             columns.append(torch.stack(rows).mean(0))
         values = torch.cat(columns, 1)
         undefined |= ~(values.isfinite().all() & plain.logits.isfinite().all())
-        collected.add(values)
+        yield values
     if undefined:  # looked at once, at the end: looking after every batch would wait for the device
         raise InputError("the model answers some pictures with NaN or infinity and cannot be evaluated")
-    return _summary(collected, settings, draws, seed)
 
 
 def position_views(model: MJP) -> dict[bool, nn.Module]:
@@ -94,10 +121,10 @@ def _compare(plain: MJPOutput, shuffled: MJPOutput, labels: Tensor) -> Tensor:
     return values.masked_fill(~shuffled.logits.isfinite().all(1, keepdim=True), torch.nan)
 
 
-def _summary(collected: Bootstrap, settings: list[tuple[float, bool]], draws: int, seed: int) -> Sweep:
+def _summary(collected: Bootstrap, settings: Sequence[Setting], draws: int, seed: int) -> Sweep:
     top1, top5, *intervals = collected.intervals()
     points = []
-    for k, (ratio, unknown) in enumerate(settings):
+    for k, (ratio, unknown, _) in enumerate(settings):
         values = intervals[k * len(METRICS) : (k + 1) * len(METRICS)]
         points.append(Point(ratio, unknown, dict(zip(METRICS, values, strict=True))))
     return Sweep(top1, top5, points, collected.count, draws, seed)

@@ -1,7 +1,7 @@
 """One cell of the grid: train a run with one seed, measure it, write one file.
 
-    FOLDER/cells/J-0.json      what was measured; a cell with this file is done
-    FOLDER/runs/J-0/           its training run, as `mjp train` leaves it; may be removed when the file exists
+FOLDER/cells/J-0.json      what was measured; a cell with this file is done
+FOLDER/runs/J-0/           its training run, as `mjp train` leaves it; may be removed when the file exists
 """
 
 import json
@@ -16,12 +16,12 @@ from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.common.results import plain
 from mjp.common.runs.log import Log
+from mjp.common.runs.recipe import load_recipe
 from mjp.reproduce.collect import CELLS
 from mjp.reproduce.measure import measure_model
-from mjp.reproduce.scale import Cell, Scale, load_scale
-from mjp.training.config import config_from
+from mjp.reproduce.scale import Cell, load_scale
+from mjp.training.arguments import config_from
 from mjp.training.engine import train
-from mjp.training.recipe_values import recipe_values
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def compute(place: Place, run: str, seed: int) -> float:
     path = path_of(place.folder, cell)
     if path.exists():
         return 0.0
-    model = train(config_from(training_values(place, cell)))
+    train(config_from(training_values(place, cell)))
     folder = place.folder / "runs" / cell.name
     outcomes, figures = measure_model(str(folder), place.data, scale, cell.run.measure)
     content = {
@@ -66,8 +66,8 @@ def compute(place: Place, run: str, seed: int) -> float:
 
 def training_values(place: Place, cell: Cell) -> dict[str, Any]:
     """The fields of `mjp train` for a cell: the recipe's, then those of the scale and the run."""
-    fields = dict(cell.run.train)
-    values = {**recipe_values(fields["recipe"], fields.get("preset")), **fields}
+    recipe = load_recipe(cell.run.train["recipe"])
+    values = {**recipe, **cell.run.train, "mjp": {**recipe.get("mjp", {}), **cell.run.train.get("mjp", {})}}
     values |= {"data": place.data, "seed": cell.seed, "out": str(place.folder / "runs" / cell.name), "device": "cpu"}
     if place.checkpoint is not None:
         values["checkpoint"] = str(place.checkpoint)
@@ -82,4 +82,10 @@ def training_figures(folder: Path) -> dict[str, Any]:
     curve = [[entry["epoch"], entry["val_top1"]] for entry in epochs if entry.get("val_top1") is not None]
     if not speeds:
         raise InputError(f"the log of {folder} holds no steps: remove the folder, and run the command again")
-    return {"curve": curve, "step_seconds": 1 / speeds[len(speeds) // 2], "train_loss": epochs[-1]["train_loss"]}
+    halfway = [top1 for epoch, top1 in curve if 2 * epoch <= len(epochs)]
+    return {
+        "curve": curve,
+        "top1_halfway": halfway[-1] / 100 if halfway else None,
+        "step_seconds": 1 / speeds[len(speeds) // 2],
+        "train_loss": epochs[-1]["train_loss"],
+    }

@@ -1,6 +1,5 @@
 """From the files of the cells to tables and verdicts: pure functions of what was measured."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mjp.common.errors import InputError
+from mjp.common.read import read_object
 from mjp.reproduce.outcomes import unpack
 from mjp.reproduce.scale import Claim, Scale, Table
 from mjp.reproduce.verdict import Difference, Outcome, decide, paired_difference
@@ -34,7 +34,7 @@ def read_cells(folder: Path, scale: Scale) -> Cells:
     cells: Cells = {name: {} for name in scale.runs}
     for path in sorted((folder / CELLS).glob("*.json")):
         try:
-            cell = json.loads(path.read_text(encoding="utf-8"))
+            cell = read_object(path, advice="remove it, and run the command again")
             run, seed = cell["run"], int(cell["seed"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a cell of mjp reproduce: remove it, and run the command again") from error
@@ -55,7 +55,9 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
     if name == "top1" and not ratio:
         return unpack(outcomes["right"], outcomes["pictures"]).astype(np.float64)
     if ratio:
-        point = _point(outcomes["points"], float(ratio), sampler="uniform" if name.endswith("_uniform") else "blockwise")
+        point = _point(
+            outcomes["points"], float(ratio), sampler="uniform" if name.endswith("_uniform") else "blockwise"
+        )
         name = name.removesuffix("_uniform")
         if point is None:
             return None
@@ -76,7 +78,11 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Whether a run uses its positions: what it loses when every patch is shuffled, positions kept."""
     losses = []
     for cell in cells.values():
-        in_place = [p for p in cell["outcomes"]["points"] if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"]
+        in_place = [
+            p
+            for p in cell["outcomes"]["points"]
+            if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"
+        ]
         if in_place:
             pictures = cell["outcomes"]["pictures"]
             shuffled = unpack(in_place[0]["right"], pictures).mean()

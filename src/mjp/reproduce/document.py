@@ -24,8 +24,8 @@ def _verdicts(claims: list[dict[str, Any]]) -> str:
     lines = [
         "## Verdicts",
         "",
-        "The rule (`mjp.reproduce.verdict`): differences paired over pictures and seeds, intervals at 95 % corrected for",
-        "the number of claims (Bonferroni). A claim holds if its whole interval does.",
+        "The rule (`mjp.reproduce.verdict`): differences paired over pictures and seeds, intervals at 95 % corrected",
+        "for the number of claims (Bonferroni). A claim holds if its whole interval does.",
         "",
         "| claim | published | difference here | verdict |",
         "|---|---|---|---|",

@@ -3,7 +3,8 @@
     title, about            what the scale is
     data, checkpoint        what --data and --checkpoint must name
     train                   fields of `mjp train` that all runs share
-    runs                    NAME: fields of `mjp train` for this run, `measure:` what is measured beside the sweep
+    runs                    NAME: fields of `mjp train` for this run; `like:` a run whose fields it starts from;
+                            `measure:` what is measured beside the sweep
     ratios, pictures        the sweep over γ that every run gets: ratios of the jigsaw, and validation pictures
     tables                  NAME: which runs it shows and which figures of the paper stand beside
     claims                  what the paper says, as a comparison of two runs
@@ -16,9 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mjp.common.errors import InputError
+from mjp.common.read import parse_yaml, read_yaml
 
 MEASUREMENTS = ("positions", "corruption", "privacy", "attention", "uniform", "segment")
 
@@ -71,7 +71,7 @@ class Scale:
     needs_checkpoint: bool
 
     def cells(self, seeds: tuple[int, ...], only: tuple[str, ...] = ()) -> list["Cell"]:
-        """Every (run, seed) that the chosen tables need; seeds vary slowest, so that an early stop leaves whole seeds."""
+        """Every (run, seed) that the chosen tables need. Seeds vary slowest: an early stop leaves whole seeds."""
         if unknown := sorted(set(only) - set(self.tables)):
             raise InputError(f"there is no table {', '.join(unknown)}: choose from {', '.join(self.tables)}")
         wanted = {name for table in only or self.tables for name in self.tables[table].runs}
@@ -97,9 +97,9 @@ def scales() -> list[str]:
 def load_scale(name: str) -> Scale:
     """A scale by name, or from a YAML file."""
     if name in scales():
-        values = yaml.safe_load(files("mjp.reproduce.scales").joinpath(f"{name}.yaml").read_text())
+        values = parse_yaml(files("mjp.reproduce.scales").joinpath(f"{name}.yaml").read_text(), name)
     elif Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
-        values = yaml.safe_load(Path(name).read_text())
+        values = read_yaml(Path(name))
     else:
         raise InputError(f"there is no scale {name!r}: choose from {', '.join(scales())}, or give a YAML file")
     try:
@@ -112,11 +112,12 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
     common = values.get("train", {})
     runs = {}
     for key, fields in values["runs"].items():
-        own = dict(fields)
-        measure = tuple(own.pop("measure", ()))
+        settings = {**values["runs"].get(fields.get("like"), {}), **fields}
+        settings.pop("like", None)
+        measure = tuple(settings.pop("measure", ()))
         if unknown := set(measure) - set(MEASUREMENTS):
             raise ValueError(f"run {key} measures {', '.join(sorted(unknown))}")
-        runs[key] = Run(key, own.pop("title", key), {**common, **own}, measure)
+        runs[key] = Run(key, settings.pop("title", key), {**common, **settings}, measure)
     tables = {key: Table(**{**entry, "runs": tuple(entry["runs"])}) for key, entry in values["tables"].items()}
     claims = tuple(Claim(**entry) for entry in values["claims"])
     named = {name for table in tables.values() for name in table.runs} | {r for c in claims for r in (c.of, c.than)}

@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import TypeVar
 
 from mjp.common.errors import InputError
+from mjp.common.progress import duration
 
+Item = TypeVar("Item")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -25,7 +28,7 @@ class Shard:
     index: int = 1
     count: int = 1
 
-    def take[Item](self, items: Sequence[Item]) -> list[Item]:
+    def take(self, items: Sequence[Item]) -> list[Item]:
         return list(items[self.index - 1 :: self.count])
 
 
@@ -49,7 +52,7 @@ def run_all(tasks: dict[str, Callable[[], float]], *, jobs: int, minutes: float,
     started = time.monotonic()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         pending: dict[Future[float], str] = {pool.submit(task): name for name, task in tasks.items()}
-        say(f"{len(tasks)} cells to compute, {jobs} at a time; about {_time(minutes * 60 * len(tasks) / jobs)}")
+        say(f"{len(tasks)} cells to compute, {jobs} at a time; about {duration(minutes * 60 * len(tasks) / jobs)}")
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
@@ -61,13 +64,10 @@ def run_all(tasks: dict[str, Callable[[], float]], *, jobs: int, minutes: float,
                 durations.append(future.result())
                 left = sum(durations) / len(durations) * len(pending) / jobs
                 share = f"{len(tasks) - len(pending)} of {len(tasks)}"
-                say(f"{name} done in {_time(durations[-1])}; {share} after {_time(time.monotonic() - started)}, "
-                    f"about {_time(left)} left")
+                say(
+                    f"{name} done in {duration(durations[-1])}; {share} after {duration(time.monotonic() - started)}, "
+                    f"about {duration(left)} left"
+                )
     if failures:
         name, error = next(iter(failures.items()))
         raise InputError(f"{len(failures)} of {len(tasks)} cells failed, {name} first: {error}")
-
-
-def _time(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{seconds:.0f} s"
