@@ -88,7 +88,7 @@ def picture_outcomes(
     undefined = torch.zeros((), dtype=torch.bool, device=device)
     for images, labels, numbers in batches:
         images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        grid = image_grid(images, model.adapter.cell)
+        grid = model.grid(images)
         plain = model(images, identity_plan(len(images), grid, device=device))
         columns = [_accuracy(plain, labels)]
         for ratio, unknown, sampler in settings:
