@@ -1,0 +1,122 @@
+"""The whole grid on a toy scale: cells, resume, shards, tables, verdicts, figures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mjp.cli.main import main
+from mjp.common.errors import InputError
+from mjp.reproduce.cell import Place, compute
+from mjp.reproduce.collect import read_cells, values_of
+from mjp.reproduce.scale import load_scale, scales
+from mjp.reproduce.schedule import Shard, parse_shard, run_all
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All cells of the toy but one, computed in this process."""
+    folder = tmp_path_factory.mktemp("toy")
+    place = Place("toy", folder, "embedded", None)
+    for run, seed in (("A", 0), ("A", 1), ("J", 0)):
+        assert compute(place, run, seed) > 0
+    return folder
+
+
+def test_a_grid_computes_what_is_missing_and_judges_every_claim(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name: path.read_bytes() for path in (folder / "cells").iterdir()}
+    assert main(["reproduce", "toy", "--data", "embedded", "--seeds", "0", "1", "--jobs", "1", "--out", str(folder)]) == 0
+    assert "1 cells to compute" in capsys.readouterr().out
+    after = {path.name: path.read_bytes() for path in (folder / "cells").iterdir()}
+    assert after.keys() - before.keys() == {"J-1.json"}
+    assert all(after[name] == content for name, content in before.items())  # finished cells are never repeated
+    results = json.loads((folder / "results.json").read_text())
+    assert {claim["id"] for claim in results["claims"]} == {"consistency", "cost"}
+    assert all(claim["verdict"] != "not run" for claim in results["claims"])
+    assert [row["seeds"] for row in results["tables"]["variants"]["rows"]] == [2, 2]
+    page = (folder / "results.md").read_text()
+    assert "MJP is more consistent than plain" in page
+    assert "(79.8)" in page  # the published figure beside ours
+    assert {path.name for path in folder.glob("*.png")} == {"inference.png", "convergence.png", "positions.png"}
+
+
+def test_outcomes_are_those_of_every_picture(folder: Path) -> None:
+    cell = read_cells(folder, load_scale("toy"))["J"][0]
+    right = values_of(cell, "top1")
+    assert right is not None
+    assert right.shape == (100,)
+    uniform, blockwise = values_of(cell, "consistency_uniform@0.5"), values_of(cell, "consistency@0.5")
+    assert uniform is not None
+    assert blockwise is not None
+    assert (uniform != blockwise).any()
+    assert values_of(cell, "consistency@0.3") is None
+    assert values_of(cell, "place_error") is not None
+
+
+def test_a_cell_gives_the_same_twice(folder: Path, tmp_path: Path) -> None:
+    compute(Place("toy", tmp_path, "embedded", None), "J", 0)
+    cells = [json.loads((home / "cells" / "J-0.json").read_text()) for home in (folder, tmp_path)]
+    assert cells[0]["outcomes"] == cells[1]["outcomes"]
+
+
+def test_dry_run_says_what_would_be_computed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "toy", "--seeds", "0", "7", "--jobs", "2", "--dry-run", "--out", str(folder)]) == 0
+    output = capsys.readouterr().out
+    assert "2 of 4 cells to compute, 2 at a time" in output
+
+
+@pytest.mark.parametrize("name", scales())
+def test_the_scales_of_the_package_are_complete(name: str) -> None:
+    scale = load_scale(name)
+    assert {cell.run.name for cell in scale.cells((0,))} == set(scale.runs)
+    assert all(claim.table in scale.tables for claim in scale.claims)
+    assert all(claim.baseline is None or claim.baseline in scale.runs for claim in scale.claims)
+
+
+def test_shards_share_the_cells_and_leave_none_out() -> None:
+    cells = load_scale("finetune").cells((0, 1, 2))
+    shards = [Shard(index, 4).take(cells) for index in (1, 2, 3, 4)]
+    assert sorted(cell.name for shard in shards for cell in shard) == sorted(cell.name for cell in cells)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0"])
+def test_a_bad_shard_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--shard takes i/n"):
+        parse_shard(text)
+
+
+def fail() -> float:
+    raise InputError("this one cannot work")
+
+
+def succeed() -> float:
+    return 1.0
+
+
+def test_a_cell_that_fails_does_not_stop_the_others() -> None:
+    lines: list[str] = []
+    with pytest.raises(InputError, match="1 of 2 cells failed, first first: this one cannot work"):
+        run_all({"first": fail, "second": succeed}, jobs=1, minutes=1, say=lines.append)
+    assert any(line.startswith("second done") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "there is no scale 'nowhere'"),
+        (["toy"], "needs --data DIR"),
+        (["finetune", "--data", "embedded"], "needs --checkpoint FILE"),
+        (["toy", "--only", "nothing"], "there is no table nothing"),
+        (["toy", "--collect"], "there are no cells in"),
+        (["toy", "--shard", "5/4"], "--shard takes i/n"),
+    ],
+)
+def test_bad_input_gets_a_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
