@@ -27,7 +27,9 @@ def test_a_grid_computes_what_is_missing_and_judges_every_claim(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path.name: path.read_bytes() for path in (folder / "cells").iterdir()}
-    assert main(["reproduce", "toy", "--data", "embedded", "--seeds", "0", "1", "--jobs", "1", "--out", str(folder)]) == 0
+    assert (
+        main(["reproduce", "toy", "--data", "embedded", "--seeds", "0", "1", "--jobs", "1", "--out", str(folder)]) == 0
+    )
     assert "1 cells to compute" in capsys.readouterr().out
     after = {path.name: path.read_bytes() for path in (folder / "cells").iterdir()}
     assert after.keys() - before.keys() == {"J-1.json"}
