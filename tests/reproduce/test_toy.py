@@ -30,7 +30,7 @@ def test_a_grid_computes_what_is_missing_and_judges_every_claim(
     assert (
         main(["reproduce", "toy", "--data", "embedded", "--seeds", "0", "1", "--jobs", "1", "--out", str(folder)]) == 0
     )
-    assert "1 cells to compute" in capsys.readouterr().out
+    assert "1 cell to compute" in capsys.readouterr().out
     after = {path.name: path.read_bytes() for path in (folder / "cells").iterdir()}
     assert after.keys() - before.keys() == {"J-1.json"}
     assert all(after[name] == content for name, content in before.items())  # finished cells are never repeated
@@ -41,7 +41,7 @@ def test_a_grid_computes_what_is_missing_and_judges_every_claim(
     page = (folder / "results.md").read_text()
     assert "MJP is more consistent than plain" in page
     assert "(79.8)" in page  # the published figure beside ours
-    assert {path.name for path in folder.glob("*.png")} == {"inference.png", "convergence.png", "positions.png"}
+    assert {path.name for path in folder.glob("*.png")} >= {"inference.png", "convergence.png", "positions.png"}
 
 
 def test_outcomes_are_those_of_every_picture(folder: Path) -> None:
@@ -49,10 +49,10 @@ def test_outcomes_are_those_of_every_picture(folder: Path) -> None:
     right = values_of(cell, "top1")
     assert right is not None
     assert right.shape == (100,)
-    uniform, blockwise = values_of(cell, "consistency_uniform@0.5"), values_of(cell, "consistency@0.5")
-    assert uniform is not None
-    assert blockwise is not None
-    assert (uniform != blockwise).any()
+    consistency = values_of(cell, "consistency_uniform@0.5")
+    assert consistency is not None
+    assert consistency.shape == (100,)
+    assert values_of(cell, "diff_norm_uniform@0.5") != values_of(cell, "diff_norm@0.5")  # another shuffle
     assert values_of(cell, "consistency@0.3") is None
     assert values_of(cell, "place_error") is not None
 

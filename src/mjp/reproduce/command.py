@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mjp.common.errors import InputError
 from mjp.common.files import check_folder, write_atomically
@@ -11,16 +11,14 @@ from mjp.common.progress import duration
 from mjp.common.results import Results, write_results
 from mjp.reproduce.cell import Place, compute, path_of
 from mjp.reproduce.collect import read_cells, summarise
+from mjp.reproduce.config import ReproduceConfig
 from mjp.reproduce.document import document
 from mjp.reproduce.figures import draw_figures
 from mjp.reproduce.scale import Cell, Scale, load_scale
 from mjp.reproduce.schedule import parse_shard, run_all
 
-if TYPE_CHECKING:
-    from mjp.cli.reproduce import Options
 
-
-def reproduce(options: "Options") -> Results | None:
+def reproduce(options: ReproduceConfig) -> Results | None:
     """Compute what is missing, then collect; None after --dry-run."""
     scale = load_scale(options.scale)
     folder = options.out or Path("out/reproduce") / scale.name
@@ -54,7 +52,7 @@ def collect(scale: Scale, folder: Path, settings: dict[str, Any]) -> Results:
     return results
 
 
-def _place(options: "Options", scale: Scale, folder: Path) -> Place:
+def _place(options: ReproduceConfig, scale: Scale, folder: Path) -> Place:
     if options.data is None:
         raise InputError(f"{scale.title} needs --data DIR with train/CLASS/* and val/CLASS/*")
     if scale.needs_checkpoint and (options.checkpoint is None or not options.checkpoint.exists()):

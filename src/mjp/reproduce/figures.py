@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mjp.common.charts import COLOURS, pyplot
-from mjp.common.files import write_atomically
+from mjp.common.charts import COLOURS, pyplot, save_chart, tidy
 from mjp.reproduce.collect import Cells, values_of
 from mjp.reproduce.scale import Scale
 
@@ -58,8 +57,7 @@ def _draw_positions(runs: Cells, path: Path) -> None:
         colours = np.stack([index // side / side, np.full(len(points), 0.4), index % side / side], 1)
         axis.scatter(points[:, 0], points[:, 1], c=colours, s=14)
         axis.set(title=run, xticks=[], yticks=[])
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
-    plt.close(figure)
+    save_chart(figure, path)
 
 
 def _band(axis: Any, x: list[float], rows: NDArray[np.float64], colour: str, label: str) -> None:
@@ -69,13 +67,10 @@ def _band(axis: Any, x: list[float], rows: NDArray[np.float64], colour: str, lab
 
 
 def _finish(figure: Any, axes: Any, path: Path) -> None:
-    for axis in axes:
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+    tidy(*axes)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
-    pyplot().close(figure)
+    save_chart(figure, path)
 
 
 def _colours(runs: Cells) -> list[str]:

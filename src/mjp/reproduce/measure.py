@@ -10,9 +10,9 @@ from mjp.common.distributed import World
 from mjp.evaluation.attention import class_attention
 from mjp.evaluation.batches import batches, find_pictures
 from mjp.evaluation.positions import position_table, principal_components, regress
+from mjp.evaluation.robustness.corruptions import CORRUPTIONS, SEVERITIES
 from mjp.evaluation.robustness.measure import corruptions
 from mjp.evaluation.robustness.sets import Generated
-from mjp.evaluation.robustness.strengths import CORRUPTIONS, SEVERITIES
 from mjp.models import Subject, find_model
 from mjp.pictures.sets import Pictures
 from mjp.reproduce.outcomes import measure_outcomes

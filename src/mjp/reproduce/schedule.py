@@ -52,7 +52,9 @@ def run_all(tasks: dict[str, Callable[[], float]], *, jobs: int, minutes: float,
     started = time.monotonic()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         pending: dict[Future[float], str] = {pool.submit(task): name for name, task in tasks.items()}
-        say(f"{len(tasks)} cells to compute, {jobs} at a time; about {duration(minutes * 60 * len(tasks) / jobs)}")
+        say(
+            f"{len(tasks)} cell{'s' * (len(tasks) != 1)} to compute, {jobs} at a time; about {duration(minutes * 60 * len(tasks) / jobs)}"
+        )
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:

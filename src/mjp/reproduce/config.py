@@ -1,0 +1,32 @@
+"""The options of `mjp reproduce`. No torch in here: the command line prints its help from this file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass
+class ReproduceConfig:
+    """What to compute, from what, and where to."""
+
+    scale: tyro.conf.Positional[str]
+    """finetune, scratch, imagenet (for GPUs), toy (seconds, proves nothing), or a YAML file."""
+    data: str | None = None
+    """Folder with train/CLASS/* and val/CLASS/*; the scale says which data set."""
+    checkpoint: Path | None = None
+    """Pretrained weights that the scale fine-tunes."""
+    only: tuple[str, ...] = ()
+    """Tables to compute; default: all."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds; a verdict needs at least two, and three or more to be worth much."""
+    jobs: int | None = None
+    """Processes at a time, one thread each; default: one per core."""
+    shard: str = "1/1"
+    """Compute part i of n only: i/n."""
+    collect: bool = False
+    """Compute nothing: make tables and verdicts from the cells that are there."""
+    dry_run: bool = False
+    """Print the runs and the expected time, and stop."""
+    out: Path | None = None
+    """Folder for cells, runs and results; default: out/reproduce/SCALE."""
