@@ -13,6 +13,7 @@ from mjp.evaluation.positions import position_table, principal_components, regre
 from mjp.evaluation.robustness.corruptions import CORRUPTIONS, SEVERITIES
 from mjp.evaluation.robustness.measure import corruptions
 from mjp.evaluation.robustness.sets import Generated
+from mjp.method.config import SamplerName
 from mjp.models import Subject, find_model
 from mjp.pictures.sets import Pictures
 from mjp.reproduce.outcomes import measure_outcomes
@@ -30,7 +31,9 @@ def measure_model(
     """(outcomes of every picture, figures) of a trained model, named as people name it."""
     subject, pictures = find_model(model), find_pictures(data)
     subject.model.eval()
-    samplers = ("blockwise", "uniform") if "uniform" in measurements else ("blockwise",)
+    samplers: list[SamplerName] = ["blockwise"]
+    if "uniform" in measurements:
+        samplers.append("uniform")
     stream = _load(subject, pictures, limit=scale.pictures)
     outcomes = measure_outcomes(subject.model, stream, scale.ratios, samplers=samplers)
     figures: dict[str, Any] = {}
@@ -49,7 +52,7 @@ def _positions(subject: Subject, _: Pictures) -> dict[str, Any]:
     """How well position embeddings tell their place, and where their principal components put them."""
     table, grid = position_table(subject.model)
     result = regress(table, grid)
-    points, _ = principal_components(table, 2)
+    points = principal_components(table, 2)[0]
     return {"index_error": result.index_mae, "place_error": result.place_mae, "pca": points.tolist()}
 
 
@@ -59,7 +62,7 @@ def _corruption(subject: Subject, pictures: Pictures) -> dict[str, Any]:
     load = partial(_load, limit=CORRUPTED)
     result = corruptions(subject, grid, load, seed=0, device=CPU)
     by_name = {name: interval[0] for name, interval in result.means.items()}
-    return {"corruption": result.mce_unnormalised[0], "corruption_by_name": by_name}
+    return {"corruption": sum(by_name.values()) / len(by_name), "corruption_by_name": by_name}
 
 
 def _attention(subject: Subject, pictures: Pictures) -> dict[str, Any]:

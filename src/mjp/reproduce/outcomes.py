@@ -39,7 +39,7 @@ def _point(setting: Setting, columns: Tensor) -> dict[str, Any]:
 
 def pack(bits: Tensor) -> str:
     """Booleans as text."""
-    return base64.b64encode(np.packbits(bits.numpy())).decode()
+    return base64.b64encode(np.packbits(bits.numpy()).tobytes()).decode()
 
 
 def unpack(text: str, count: int) -> NDArray[np.bool_]:

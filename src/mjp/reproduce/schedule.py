@@ -8,7 +8,7 @@ brought together.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -40,7 +40,7 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(index), int(count))
 
 
-def run_all(tasks: dict[str, Callable[[], float]], *, jobs: int, minutes: float, say: Callable[[str], None]) -> None:
+def run_all(tasks: Mapping[str, Callable[[], float]], *, jobs: int, minutes: float, say: Callable[[str], None]) -> None:
     """Run every task in a process of its own, `jobs` at a time; a task returns how many seconds it took.
 
     A task that fails does not stop the others; in the end the first failure is raised with its name.
@@ -52,9 +52,9 @@ def run_all(tasks: dict[str, Callable[[], float]], *, jobs: int, minutes: float,
     started = time.monotonic()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         pending: dict[Future[float], str] = {pool.submit(task): name for name, task in tasks.items()}
-        say(
-            f"{len(tasks)} cell{'s' * (len(tasks) != 1)} to compute, {jobs} at a time; about {duration(minutes * 60 * len(tasks) / jobs)}"
-        )
+        plural = "" if len(tasks) == 1 else "s"
+        expected = duration(minutes * 60 * len(tasks) / jobs)
+        say(f"{len(tasks)} cell{plural} to compute, {jobs} at a time; about {expected}")
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
