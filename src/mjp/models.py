@@ -80,9 +80,14 @@ def find_model(
         model = MJP.from_pretrained(model_place(text))
     if weights is not None:
         _replace_weights(model, weights)
-    if bad := [name for name, tensor in model.state_dict().items() if not bool(tensor.isfinite().all())]:
-        raise InputError(f"the weights of {text} hold NaN or infinity, first in {bad[0]}: train or save it again")
-    return Subject(text, model.float(), model.preprocessing or _preprocessing(model))
+    return subject_of(text, model)
+
+
+def subject_of(name: str, model: MJP) -> Subject:
+    """The model under its name, in float32; refuses weights that are not numbers."""
+    if bad := [key for key, tensor in model.state_dict().items() if not bool(tensor.isfinite().all())]:
+        raise InputError(f"the weights of {name} hold NaN or infinity, first in {bad[0]}: train or save it again")
+    return Subject(name, model.float(), model.preprocessing or _preprocessing(model))
 
 
 def as_subject(model: MJP, *, weights: dict[str, Tensor] | None = None) -> Subject:

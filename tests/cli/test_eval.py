@@ -13,6 +13,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from mjp.cli.main import main
+from mjp.training.engine import train
+from training.runs import make_pictures, settings
 
 QUICK = ["--limit", "20", "--ratios", "0.5", "--draws", "1", "--workers", "0"]
 
@@ -166,3 +168,22 @@ def test_half_precision_works_and_nan_is_refused(
     assert main([command, str(tmp_path / "nan"), "--out", str(tmp_path / "no"), *quick]) == 2
     assert "hold NaN or infinity, first in model.blocks.0.mlp.fc1.weight" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
+
+
+def test_a_run_that_has_not_ended_is_taken_at_its_last_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a moving average, which is what the end of the run would save."""
+    data = make_pictures(tmp_path / "data")
+    train(settings(data, tmp_path / "run", stop_after=7, model_ema=True))
+    assert not (tmp_path / "run" / "model").exists()
+    command = ["eval", str(tmp_path / "run"), "--data", str(data), "--ratios", "--workers", "0"]
+    assert main([*command, "--out", str(tmp_path / "a")]) == 0
+    assert "is unfinished: taking its last checkpoint, step 7" in capsys.readouterr().out
+    train(settings(data, tmp_path / "run", model_ema=True))
+    assert main([*command, "--out", str(tmp_path / "b")]) == 0
+    assert "unfinished" not in capsys.readouterr().out
+    logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    last = [entry for entry in logged if entry["kind"] == "epoch"][-1]
+    evaluated = figures_of(tmp_path / "b")[str(tmp_path / "run")]
+    assert 100 * evaluated["top1"][0] == pytest.approx(last["val_top1"])

@@ -18,9 +18,10 @@ from mjp.evaluation.robustness.chart import corruption_sheet, draw_corruptions
 from mjp.evaluation.robustness.measure import Load, Robustness
 from mjp.evaluation.robustness.request import requested_robustness
 from mjp.evaluation.robustness.sets import Generated
+from mjp.evaluation.subjects import find_subjects
 from mjp.evaluation.sweep import Sweep, sweep
 from mjp.evaluation.tables import sweep_table
-from mjp.models import Subject, find_model, read_weights
+from mjp.models import Subject
 from mjp.pictures.sets import Pictures
 from mjp.training.evaluate import Unreadable
 
@@ -65,8 +66,7 @@ def prepare(config: EvalConfig) -> Evaluation:
     only_robustness = not config.ratios and (config.imagenet_a or config.imagenet_c or config.imagenet_o)
     pictures = None if only_robustness and not config.corrupt else find_pictures(config.data)
     robustness = requested_robustness(config, pictures)
-    weights = read_weights(config.weights) if config.weights else None
-    subjects = [find_model(text, weights=weights) for text in dict.fromkeys(config.models)]
+    subjects = find_subjects(config.models, config.weights)
     for subject in subjects:
         if pictures:
             subject.check_classes(pictures.classes)

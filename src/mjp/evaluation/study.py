@@ -16,7 +16,8 @@ from mjp.evaluation.attention import class_attention, has_class_token
 from mjp.evaluation.config import StudyConfig
 from mjp.evaluation.positions import Regression, position_table, principal_components, regress, umap
 from mjp.evaluation.study_charts import draw_attention, draw_positions
-from mjp.models import Subject, find_model, read_weights
+from mjp.evaluation.subjects import find_subjects
+from mjp.models import Subject
 from mjp.pictures.crop import open_square
 from mjp.pictures.sets import embedded
 from mjp.pictures.tensors import normalise, to_tensor
@@ -44,8 +45,7 @@ def study(config: StudyConfig) -> Results:
 def prepare(config: StudyConfig) -> tuple[list[Subject], list[Table]]:
     """The models and their position tables; refuses before anything is written."""
     config.check()
-    weights = read_weights(config.weights) if config.weights else None
-    subjects = [find_model(text, weights=weights) for text in dict.fromkeys(config.models)]
+    subjects = find_subjects(config.models, config.weights)
     tables = [position_table(subject.model) for subject in subjects]
     fewest = min(len(table) for table, _ in tables)
     if fewest < config.folds:
