@@ -1,7 +1,7 @@
 """The model of a run that has not ended: what its last checkpoint holds, as the end of the run would save it."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mjp.common.errors import InputError
 from mjp.common.read import read_yaml
@@ -37,7 +37,7 @@ def load_unfinished(folder: Path) -> Unfinished:
         step = int(state["step"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{checkpoint} does not belong to {folder / 'config.yaml'}: begin again") from error
-    statistics = model.model.pretrained_cfg
+    statistics: Any = model.model.pretrained_cfg
     model.classes = classes
     model.preprocessing = preprocessing(config, statistics["mean"], statistics["std"])
     return Unfinished(model.eval(), step)
