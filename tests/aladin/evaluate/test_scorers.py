@@ -276,7 +276,7 @@ ALIGN, DISTILL, JOINT = (f"--phase {phase} " for phase in ("align", "distill", "
     ],
 )
 def test_an_option_that_changes_nothing_is_refused(arguments: str, unread: str) -> None:
-    with pytest.raises(InputError, match=f"does not read {unread}: leave it out"):
+    with pytest.raises(InputError, match=f"does not read {unread}: omit it"):
         parse_arguments(arguments.split(), "")
 
 

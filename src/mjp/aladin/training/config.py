@@ -34,11 +34,11 @@ class AladinTraining:
     """Folder with captions.json and images/, or a COCO or Karpathy json file. Without a dev split a part of train is
     held out for it."""
     pictures: Path | None = None
-    """Folder of the pictures, if they do not lie beside the json file."""
+    """Folder of the pictures, if they are not beside the json file."""
     recipe: str = "aladin_flickr8k"
     """aladin_flickr8k, or a YAML file."""
     out: Path | None = None
-    """Folder of the run; by default out/aladin-PHASE. A run found there is continued."""
+    """Folder of the run; default: out/aladin-PHASE. An interrupted run in it is resumed."""
     teacher: Path = Path("out/aladin-align")
     """Run or model whose alignment head teaches; for distill."""
     guide: Path | None = None
@@ -49,7 +49,7 @@ class AladinTraining:
     """Checkpoint to continue from instead of the newest one in the folder."""
 
     objective: Literal["distill+infonce", "distill", "infonce", "triplet"] = "distill+infonce"
-    """What the matching head learns from: the teacher, the true pairs, or both. The last two are controls."""
+    """What the matching head learns from: the teacher, the true pairs, or both; infonce and triplet are controls."""
     align_objective: Literal["triplet", "infonce"] = "triplet"
     """What the alignment head learns from: hardest negatives with a margin, or all negatives of the batch."""
     margin: float = 0.2
@@ -58,7 +58,7 @@ class AladinTraining:
     """Epochs over which the triplet losses go from the mean of all negatives to the hardest. Too few, and all scores
     become equal: the loss stays at twice the margin."""
     teacher_scale: float | None = None
-    """T of the distillation or of the guide; without it the one that makes their softmax most likely on dev pairs."""
+    """T of the distillation or of the guide; default: the one that makes the true dev pairs most likely."""
     student_scale: float = 20.0
     """τ of the distillation and of InfoNCE at the start."""
     learn_scale: bool = True
@@ -83,9 +83,9 @@ class AladinTraining:
     ema: float = 0.0
     """Decay per step of a moving average of the weights, which is then what is evaluated and saved; 0 = none."""
     max_unreadable: int = 0
-    """How many unreadable pictures to put up with. Each is named and left out."""
+    """How many unreadable pictures to tolerate. Each is named and left out."""
     limit: int | None = None
-    """Train on this many pictures only, and evaluate on as many."""
+    """Train and evaluate on only this many pictures each."""
 
     seed: int = 0
     """Seed of weights, order, captions, views and dropout."""
@@ -100,7 +100,7 @@ class AladinTraining:
     log_every: int = 20
     """Steps between lines in metrics.jsonl."""
     stop_after: int | None = None
-    """Stop after this many steps in total, with a checkpoint; the same command goes on."""
+    """Stop after this many steps in total, with a checkpoint; rerun the command to continue."""
 
     model: AladinConfig = field(default_factory=AladinConfig)
     """The model; distill takes all but the matching head from its teacher."""
@@ -116,7 +116,7 @@ class AladinTraining:
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
         if self.batch_size < 2:
-            raise InputError("--batch-size must be at least 2: a picture needs another one to be told from")
+            raise InputError("--batch-size must be at least 2: a picture needs another one to be distinguished from")
 
     @property
     def folder(self) -> Path:
@@ -133,8 +133,8 @@ def config_from(values: dict[str, Any]) -> AladinTraining:
     """A configuration from plain values as YAML has them."""
     values = dict(values)
     model = values.pop("model", {})
-    for given, kind in ((values, AladinTraining), (model, AladinConfig)):
-        unknown = sorted(set(given) - {f.name for f in fields(kind)})
+    for section, kind in ((values, AladinTraining), (model, AladinConfig)):
+        unknown = sorted(set(section) - {f.name for f in fields(kind)})
         if unknown:
             raise InputError(f"unknown field {', '.join(unknown)}: mjp aladin train --help lists all")
     for name in ("data", "pictures", "out", "teacher", "guide", "cache", "resume"):
@@ -159,14 +159,14 @@ def parse_arguments(arguments: list[str], description: str) -> AladinTraining:
 
 
 def _refuse_unread(config: AladinTraining, default: AladinTraining) -> None:
-    """Refuse options that change nothing. A recipe is for all phases and may set what one of them does not read."""
-    given, usual = (vars(each) | {f"model.{k}": v for k, v in vars(each.model).items()} for each in (config, default))
-    unread = [name for name, read in _read(config).items() if not read and given[name] != usual[name]]
+    """Refuse options without effect. A recipe serves all phases and may set what one of them does not read."""
+    options, defaults = (vars(c) | {f"model.{k}": v for k, v in vars(c.model).items()} for c in (config, default))
+    unread = [name for name, read in _read(config).items() if not read and options[name] != defaults[name]]
     if unread:
-        options = ", ".join(map(_flag, unread))
+        flags = ", ".join(map(_flag, unread))
         aims = [name for name in ("align_objective", "objective") if _read(config)[name]]
-        chosen = " ".join(f"{_flag(name)} {given[name]}" for name in ("phase", *aims))
-        raise InputError(f"a run with {chosen} does not read {options}: leave it out, or choose what it goes with")
+        settings = " ".join(f"{_flag(name)} {options[name]}" for name in ("phase", *aims))
+        raise InputError(f"a run with {settings} does not read {flags}: omit it, or change what it depends on")
 
 
 def _read(config: AladinTraining) -> dict[str, bool]:

@@ -1,7 +1,7 @@
-"""A trained model that teaches another one's alignment head: what it makes of the pictures and captions of a step.
+"""A trained model that teaches another one's alignment head with its scores of the pictures and captions of a step.
 
-Its text may come from elsewhere, as when MiniLM, which reads every query slowly, teaches a table of words, which does
-not. Scores are all that is compared, so the two need not cut a sentence into the same words.
+Its text encoder may differ, as when slow MiniLM teaches a fast table of words. Only scores are compared, so the two
+need not split a sentence into the same pieces.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ CALIBRATION_BLOCKS = 4
 
 
 class Guide:
-    """Alignment scores from tokens on disk, times the scale at which they are most telling."""
+    """Alignment scores from tokens on disk, times the calibrated scale."""
 
     def __init__(self, config: AladinTraining, train: list[Captioned], dev: list[Captioned], device: torch.device):
         assert config.guide is not None
@@ -34,11 +34,11 @@ class Guide:
     @torch.no_grad()
     def scores(self, numbers: list[int], views: list[int], captions: list[int]) -> Tensor:
         """(B, C), scaled."""
-        pictures, texts = (on(self.device, found) for found in self.tokens.read(numbers, views, captions))
-        vector = pictures.cls.new_zeros(0)  # alignment does not look at it
+        pictures, texts = (on(self.device, encoded) for encoded in self.tokens.read(numbers, views, captions))
+        vector = pictures.cls.new_zeros(0)  # alignment does not use it
         codes = [
-            Codes(vector, self.model.aligned(found, text=text), found.valid, ~found.valid)
-            for found, text in ((pictures, False), (texts, True))
+            Codes(vector, self.model.aligned(encoded, text=text), encoded.valid, ~encoded.valid)
+            for encoded, text in ((pictures, False), (texts, True))
         ]
         assert self.scale is not None
         return self.scale * self.model.alignment(*codes)

@@ -46,7 +46,7 @@ def _contrast(scores: Tensor, same: Tensor) -> Tensor:
 def listnet(student: Tensor, teacher: Tensor) -> Tensor:
     """Cross-entropy between the teacher's and the student's distributions over rows and over columns (ListNet).
 
-    Both are already scaled. Nothing is labelled a negative here: captions of one picture get what the teacher gives.
+    Both are already scaled. There are no labelled negatives: captions of one picture get what the teacher gives them.
     """
     return _list_entropy(student, teacher.detach()) + _list_entropy(student.T, teacher.detach().T)
 
@@ -58,8 +58,8 @@ def _list_entropy(student: Tensor, teacher: Tensor) -> Tensor:
 def calibrated_scale(blocks: list[tuple[Tensor, Tensor]]) -> float:
     """The T in [0.1, 200] at which softmax(T · scores) gives held-out true pairs the highest likelihood.
 
-    `blocks` are (scores, same) of the size of a training batch. This is temperature scaling. A teacher trained by a
-    hinge only knows order: at T = 1 its softmax over a batch is almost uniform, and a student learns nothing from it.
+    `blocks` are (scores, same) of the size of a training batch. This is temperature scaling. A teacher trained
+    with a hinge only knows order: at T = 1 its softmax over a batch is almost uniform and teaches a student nothing.
     """
     candidates = torch.logspace(-1, 2.301, 67)  # steps of 12 %
     costs = torch.stack([torch.stack([infonce(t * s.float(), same) for s, same in blocks]).sum() for t in candidates])
