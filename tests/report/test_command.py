@@ -2,6 +2,8 @@
 
 import mjp  # isort: skip  before timm: it makes torchvision importable
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,20 @@ def test_a_run_about_robustness_alone_has_a_page(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "Robustness" in page
     assert "contrast" in page
+
+
+def test_a_page_that_cannot_be_written_is_named_and_not_its_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(source: object, target: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(source))
+
+    write_eval(tmp_path / "made")
+    (tmp_path / "file").touch()
+    for page in (tmp_path / "page.html", tmp_path / "file" / "page.html"):
+        monkeypatch.setattr(os, "replace", fail)
+        assert main(["report", str(page), str(tmp_path / "made")]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"mjp report: {page} cannot be written (")
+        assert "tmp" not in message.removeprefix(f"mjp report: {page}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "made"]

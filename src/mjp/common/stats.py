@@ -75,8 +75,8 @@ def interval(replicates: Tensor) -> Interval:
 def resample(statistic: Callable[..., float], *groups: Tensor, seed: int, replicates: int = REPLICATES) -> Interval:
     """`statistic(*groups)` and its interval; the rows of each group are drawn anew, with replacement."""
     generator = torch.Generator().manual_seed(seed)
-    found = [statistic(*groups)]
+    values = [statistic(*groups)]
     for _ in range(replicates):
         drawn = (torch.randint(len(group), (len(group),), generator=generator) for group in groups)
-        found.append(statistic(*(group[rows] for group, rows in zip(groups, drawn, strict=True))))
-    return interval(torch.tensor(found, dtype=torch.float64))
+        values.append(statistic(*(group[rows] for group, rows in zip(groups, drawn, strict=True))))
+    return interval(torch.tensor(values, dtype=torch.float64))

@@ -23,8 +23,11 @@ def write_page(path: Path, folders: Sequence[Path], *, title: str) -> list[Run]:
         raise InputError(f"the page must be named *.html, not {path}")
     runs = collect(folders, kinds=KINDS)
     page = render(runs, title=title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror or error}): name another place") from error
     return runs
 
 

@@ -3,15 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from mjp.common.charts import COLOURS, pyplot
-from mjp.common.files import write_atomically
+from mjp.common.charts import COLOURS, pyplot, save_chart, tidy
 
 LINES = {  # parts of the latency that are added up: label, colour, style
-    ("exhaustive",): ("exhaustive alignment, tokens on disk", "#c44e00", "-"),
-    ("exhaustive_in_memory",): ("exhaustive alignment, tokens in memory", "#c44e00", "--"),
-    ("search", "rerank"): ("two stages: vectors, then alignment of the best {rerank}", "#3b7d3b", "-"),
-    ("search",): ("search by vector", "#1f5fa8", "-"),
-    ("encode",): ("encoding the query, once before any of these", "#777777", ":"),
+    ("exhaustive",): ("exhaustive alignment, tokens on disk", COLOURS[1], "-"),
+    ("exhaustive_in_memory",): ("exhaustive alignment, tokens in memory", COLOURS[1], "--"),
+    ("search", "rerank"): ("two stages: vectors, then alignment of the best {rerank}", COLOURS[2], "-"),
+    ("search",): ("search by vector", COLOURS[0], "-"),
+    ("encode",): ("encoding the query, once before any of these", COLOURS[5], ":"),
 }
 
 
@@ -57,10 +56,7 @@ def _draw_curve(axis: Any, curve: dict[str, Any], scorer: str, model: str, colou
 
 def _finish(figure: Any, axes: Any, path: Path, *, columns: int) -> None:
     every = list(axes) if hasattr(axes, "__len__") else [axes]
-    for axis in every:
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+    tidy(*every)
     handles, labels = every[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
-    pyplot().close(figure)
+    save_chart(figure, path)

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from mjp.common.charts import pyplot
+from mjp.common.charts import COLOURS, pyplot, tidy
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.common.read import read_jsonl
@@ -49,19 +49,18 @@ def draw_curve(log: Log, path: Path, title: str, measure: str = "val_top1", labe
     epochs = log.read("epoch")
     measured = [entry for entry in epochs if isinstance(entry.get(measure), int | float)]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    left.plot(_numbers(epochs, "epoch"), _numbers(epochs, "train_loss"), label="training", color="#c44e00")
+    left.plot(_numbers(epochs, "epoch"), _numbers(epochs, "train_loss"), label="training", color=COLOURS[1])
     if measured:
         valued = [e for e in measured if "val_loss" in e]
         if valued:
-            left.plot(_numbers(valued, "epoch"), _numbers(valued, "val_loss"), label="validation", color="#1f5fa8")
-        right.plot(_numbers(measured, "epoch"), _numbers(measured, measure), color="#1f5fa8", marker=".")
+            left.plot(_numbers(valued, "epoch"), _numbers(valued, "val_loss"), label="validation", color=COLOURS[0])
+        right.plot(_numbers(measured, "epoch"), _numbers(measured, measure), color=COLOURS[0], marker=".")
         right.set_title(f"validation, last {measured[-1][measure]:.2f}")
     left.set(title="loss", xlabel="epoch")
     left.legend(frameon=False)
     right.set(xlabel="epoch", ylabel=label)
     for axis in (left, right):
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        tidy(axis)
         axis.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle(title)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))

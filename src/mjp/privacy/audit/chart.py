@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mjp.common.charts import COLOURS, pyplot
-from mjp.common.files import write_atomically
+from mjp.common.charts import COLOURS, QUIET, pyplot, save_chart, tidy
 
 SETTINGS = {"a": ("o", 0.0), "b": ("s", -0.17), "c": ("^", 0.17)}  # marker, and its offset in the row of a defence
 MEANING = {"a": "(a) picture", "b": "(b) shuffled picture", "c": "(c) picture behind the jigsaw"}
@@ -23,12 +22,10 @@ def draw_audit(rows: list[dict[str, Any]], path: Path) -> None:
             _draw_row(axis, row, defences.index(row["defence"]), colour)
         axis.set(title=_short(model), xlabel="PSNR of the best attack, dB")
         axis.set(yticks=range(len(defences)), yticklabels=defences, ylim=(len(defences) - 0.5, -0.5))
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        tidy(axis)
     handles = _legend(plt, {row["setting"] for row in rows})
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=120))
-    plt.close(figure)
+    save_chart(figure, path)
 
 
 def _draw_row(axis: Any, row: dict[str, Any], y: float, colour: str) -> None:
@@ -36,7 +33,7 @@ def _draw_row(axis: Any, row: dict[str, Any], y: float, colour: str) -> None:
     marker, shift = SETTINGS[row["setting"]]
     y = y + shift
     guess = row["attacks"]["guess"]["psnr"][0]
-    axis.plot([guess, guess], [y - 0.16, y + 0.16], color="#888888", linewidth=2)
+    axis.plot([guess, guess], [y - 0.16, y + 0.16], color=QUIET, linewidth=2)
     if row["best"] is None:
         return
     mean = row["attacks"][row["best"]]["psnr"][0]
@@ -51,8 +48,8 @@ def _legend(plt: Any, settings: set[str]) -> list[Any]:
     handles = []
     for key, (marker, _) in SETTINGS.items():
         if key in settings:
-            handles.append(plt.Line2D([], [], color="#444444", marker=marker, linestyle="", label=MEANING[key]))
-    return [*handles, plt.Line2D([], [], color="#888888", linewidth=2, label="data-free guess")]
+            handles.append(plt.Line2D([], [], color=QUIET, marker=marker, linestyle="", label=MEANING[key]))
+    return [*handles, plt.Line2D([], [], color=QUIET, linewidth=2, label="data-free guess")]
 
 
 def _short(model: str) -> str:
