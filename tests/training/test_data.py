@@ -1,5 +1,6 @@
 """Pictures come with their labels, whatever cannot be read is named and counted, and a seed decides about the rest."""
 
+import math
 import random
 from functools import partial
 from importlib.resources import files
@@ -245,6 +246,7 @@ def test_unreadable_pictures_count_as_wrong_answers(broken: Path, capsys: pytest
     result = evaluate(Oracle(), Augmented(Folder(broken / "val"), transform, training=False), config, ALONE, unreadable)
     assert result["val_pictures"] == 16
     assert result["val_top1"] == result["val_top5"] == pytest.approx(100 * 14 / 16)
+    assert result["val_loss"] == pytest.approx(math.log1p(math.exp(-10)), rel=1e-3)  # of the readable ones
     said = capsys.readouterr().out
     assert all(f"unreadable: {broken / 'val' / name}" in said for name in ("dark/05.png", "bright/07.png"))
 

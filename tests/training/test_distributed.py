@@ -15,7 +15,7 @@ from mjp.cli.main import main
 from mjp.common.distributed import join
 from mjp.common.errors import InputError
 from mjp.training.config import TrainConfig
-from mjp.training.engine import train
+from mjp.training.engine import Run, train
 from processes import in_two_processes
 from training.runs import (
     ALONE,
@@ -116,6 +116,27 @@ def test_two_processes_are_one_that_accumulates(data: Path, tmp_path: Path) -> N
     for ours, theirs in zip(metrics(two), metrics(tmp_path / "one"), strict=True):
         assert ours.pop("kind") == theirs.pop("kind")
         assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+def plans_task(config: TrainConfig) -> None:
+    """Every process sees its own rows of a step's plan, and a model draws its own plans in every process."""
+    with join("cpu") as world:
+        run = Run(config, world)
+        plans: list[Any] = []
+        run.model.register_forward_pre_hook(lambda _module, inputs: plans.append(inputs[1].permutation.tolist()))
+        run.update(run.network(), next(run.batches(0)))
+        drawn = run.model.sample_plan(torch.zeros(8, 3, 32, 32)).permutation.tolist()
+        everyone: list[Any] = [None, None]
+        dist.all_gather_object(everyone, (plans, drawn))
+        (left, left_drawn), (right, right_drawn) = everyone
+        whole = run.plan(torch.zeros(1, 3, 32, 32)).permutation.tolist()
+        assert [row for pair in zip(left[0], right[0], strict=True) for row in pair] == whole
+        assert left[0] != right[0]
+        assert left_drawn != right_drawn
+
+
+def test_every_process_has_its_own_plans(data: Path, tmp_path: Path) -> None:
+    assert in_two_processes(plans_task, settings(data, tmp_path, input_size=32)) == [0, 0]
 
 
 def test_two_processes_are_one_with_twice_the_batch(data: Path, tmp_path: Path) -> None:

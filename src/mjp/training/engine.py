@@ -212,10 +212,10 @@ class Run(ResumableRun[TrainConfig]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "model": self.model.state_dict(),
+            "model": _weights(self.model),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "ema": None if self.ema is None else self.ema.module.state_dict(),
+            "ema": None if self.ema is None else _weights(self.ema.module),
             "unreadable": self.unreadable.gather(),
             "new": sorted(self.new),
         }
@@ -272,3 +272,8 @@ class Run(ResumableRun[TrainConfig]):
     def _autocast(self) -> Any:
         kind = AUTOCAST.get(self.config.amp)
         return nullcontext() if kind is None else torch.autocast(self.world.device.type, dtype=kind)
+
+
+def _weights(model: MJP) -> dict[str, Tensor]:
+    """All tensors by name, without where the model stands in drawing plans of its own: a run draws them by step."""
+    return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith("_extra_state")}
