@@ -172,3 +172,11 @@ def test_an_ascii_terminal_gets_the_help() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "mask ratios" in done.stdout.lower()
+
+
+def test_a_full_disk_behind_standard_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "mjp", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "No space left" in line

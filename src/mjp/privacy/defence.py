@@ -1,8 +1,9 @@
 """Defence: one thing that a client can do before its update leaves, described in one object.
 
 The object says its name and number, its help line, which stages of the client's work it changes, and whether an
-accuracy measured on the model may be printed beside it. The command line, the audit and the report read it here. One
-defence is one file in defences/. No torch is imported at module level, since `--help` prints the defences.
+accuracy measured on the model may be printed beside it. The command line and the audit read it here; the report shows
+what the audit wrote. One defence is one file in defences/. No torch is imported at module level, since `--help` lists
+the defences.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _decibels(error: Tensor) -> Tensor:
 
 
 def _blur(x: Tensor) -> Tensor:
-    """Gaussian-weighted means over every 11×11 window that lies inside (..., H, W)."""
+    """Gaussian-weighted means over every 11×11 window inside (..., H, W)."""
     weights = torch.exp(-0.5 * (torch.arange(-5, 6, dtype=x.dtype, device=x.device) / 1.5) ** 2)
     weights = weights / weights.sum()
     planes = x.reshape(-1, 1, *x.shape[-2:])  # colours apart

@@ -102,6 +102,14 @@ def test_pictures_are_audited_under_every_defence() -> None:
     assert set(findings[3].scores) == {"b", "c"}
 
 
+def test_precision_is_the_clients_and_the_callers_model_keeps_its_own() -> None:
+    target = subject()
+    choice = {"attacks": ["direct"], "dtype": torch.float64}
+    _, finding = audit_pictures(target, pictures(1).float(), **choice)  # type: ignore[arg-type]
+    assert finding.scores["a"][0].psnr > 100
+    assert next(target.model.parameters()).dtype == torch.float32
+
+
 def test_a_batch_is_filled_with_the_other_pictures_and_mirrored_ones() -> None:
     findings = audit_pictures(subject(), pictures(2).float(), defences=["batch:4"], attacks=["direct"])
     assert [finding.picture for finding in findings] == ["0", "0", "1", "1"]

@@ -117,7 +117,7 @@ def examine(
     """One update of (B, 3, H, W) pictures in [0, 1]: the data-free guess, then every attack. `seed` is the client's."""
     effort = effort or Effort(seed=server_seed(seed))
     images = normalise(pictures.to(dtype), subject.mean, subject.std)
-    network = shared_network(subject.model.to(dtype), defence)
+    network = shared_network(_in_precision(subject.model, dtype), defence)
     updates: dict[str, tuple[MJP, Update, Secret]] = {}
 
     def updated(attack: Attack) -> tuple[MJP, Update, Secret]:
@@ -171,7 +171,16 @@ def _label(subject: Subject, picture: Tensor, label: int | None) -> Tensor:
             raise InputError(f"--label must be a class of the model, 0 to {count - 1}, not {label}")
         return torch.tensor([label])
     with torch.no_grad():
-        return subject.model.float().eval()(normalise(picture.unsqueeze(0), subject.mean, subject.std)).argmax(1)
+        return (
+            _in_precision(subject.model, torch.float32)
+            .eval()(normalise(picture.unsqueeze(0), subject.mean, subject.std))
+            .argmax(1)
+        )
+
+
+def _in_precision(model: MJP, dtype: torch.dtype) -> MJP:
+    """The model itself, or a copy of it: the caller's keeps its precision."""
+    return model if next(model.parameters()).dtype == dtype else copy.deepcopy(model).to(dtype)
 
 
 def _fill_batch(number: int, pictures: Tensor, count: int) -> Tensor:

@@ -43,7 +43,7 @@ class Solution(NamedTuple):
 
 
 class Puzzle(NamedTuple):
-    """Tables with one entry more than there are pieces and slots: number N is no piece, or beyond the frame."""
+    """Tables with one entry more than there are pieces and slots: number N stands for none of them."""
 
     costs: Tensor  # (4, N + 1, N + 1): how badly piece b fits to the right of, left of, below, above piece a
     neighbours: Tensor  # (N, 4) slot to the right of, left of, below, above each slot
@@ -130,7 +130,7 @@ def _ratios(puzzle: Puzzle) -> Tensor:
     cells = len(puzzle.neighbours)
     costs = puzzle.costs[:, :cells, :cells].clone()
     fixed = torch.ones(cells, dtype=torch.bool).index_fill(0, puzzle.free, False)
-    costs[:, torch.eye(cells, dtype=torch.bool)] = torch.inf  # no piece lies beside itself
+    costs[:, torch.eye(cells, dtype=torch.bool)] = torch.inf  # a piece is not its own neighbour
     costs[:, fixed.unsqueeze(1) & fixed] = torch.inf  # fixed pieces compete for nothing
     rival = torch.minimum(_rival(costs, 1), _rival(costs, 2))
     return F.pad(costs / rival.clamp(min=1e-9), (0, 1, 0, 1))
