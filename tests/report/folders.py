@@ -61,6 +61,25 @@ def write_study(folder: Path, models: tuple[str, ...] = ("plain", "mjp"), **chan
     return folder
 
 
+def write_segment(folder: Path, name: str = "out/swin-paper", **changes: Any) -> Path:
+    folder.mkdir(parents=True)
+    classes = {
+        "sky": {"iou": 0.8123, "recall": 0.9, "pixels": 1000},
+        "road": {"iou": 0.7001, "recall": 0.8, "pixels": 2000},
+        "bicyclist": {"iou": None, "recall": None, "pixels": 0},
+    }
+    figures = {"miou": [0.5312, 0.5101, 0.5523], "macc": [0.6412, 0.62, 0.66], "accuracy": [0.8, 0.79, 0.81]}
+    about = {"pictures": 233, "steps": 675, "seed": 5}
+    backbone = {"architecture": "swin_tiny_patch4_window7_224", "arguments": {}, "weights": name, "fingerprint": "0"}
+    model = {**figures, **about, "backbone": {**backbone, "mjp": {}}, "classes": classes}
+    settings = {"data": "camvid", "checkpoint": name, "seed": 5}
+    body = {"data": "camvid", "layout": "camvid", "split": "test", "models": {name: model}}
+    results = {"schema": 1, "kind": "segment", "settings": settings, "versions": VERSIONS, **body}
+    (folder / "results.json").write_text(json.dumps({**results, **changes}))
+    picture(folder / "predictions.png")
+    return folder
+
+
 def between(mean: float, spread: float = 2.0) -> dict[str, float]:
     return {"mean": mean, "low": mean - spread, "high": mean + spread}
 

@@ -10,7 +10,7 @@ import pytest
 from mjp.report.page import breakable, render
 from mjp.report.runs import collect
 from mjp.report.sections import KINDS
-from report.folders import CORRUPTIONS, Page, evaluated, write_eval, write_study
+from report.folders import CORRUPTIONS, Page, evaluated, write_eval, write_segment, write_study
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
 ROBUST = evaluated(robustness={"corruptions": CORRUPTIONS})
@@ -66,6 +66,18 @@ def test_published_figures_stand_beside_ours_with_the_difference_in_scale(whole:
     assert "mjp 8 × 8 patches 10.487 ± 0.867 1.498 ± 0.231" in beside
     for oddity in ("is not stated in the paper", "no variance is published", "14 × 14", "43.24; the table prints 41.5"):
         assert oddity in beside
+
+
+def test_segmentation_runs_stand_beside_each_other_and_the_published_ones(tmp_path: Path) -> None:
+    content = page(write_segment(tmp_path / "a"), write_segment(tmp_path / "b", "out/swin-plain"))
+    assert [s["id"] for s in content.all("section")] == ["segmentation", "comparison", "making"]
+    assert "out/swin-paper 53.1 [51.0, 55.2] 64.1 [62.0, 66.0] 80.0 [79.0, 81.0] 675 5 swin_tiny" in content.text
+    assert "sky 81.2 81.2 road 70.0 70.0" in content.text
+    assert "bicyclist" not in content.text  # no pixel of it in these pictures
+    beside = content.text.split("The scale is different")[1]
+    assert "Swin-T 43.87 55.22 Swin-T + MJP 44.03 55.50" in beside
+    assert "out/swin-plain swin_tiny_patch4_window7_224 53.1 [51.0, 55.2] 64.1 [62.0, 66.0]" in beside
+    assert "not that it helps" in beside
 
 
 def test_robustness_is_shown_with_dashes_for_what_is_missing(whole: Page) -> None:

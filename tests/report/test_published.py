@@ -1,10 +1,10 @@
 """Published figures agree with themselves where one figure stands in two tables, and what is said of them is so."""
 
-from mjp.report.published import CORRUPTIONS, JIGSAW, POSITIONS, ROBUSTNESS, TRAINING_RATIOS, VARIANTS
+from mjp.report.published import CORRUPTIONS, JIGSAW, POSITIONS, ROBUSTNESS, SEGMENTATION, TRAINING_RATIOS, VARIANTS
 
 
 def test_every_row_fills_its_columns() -> None:
-    for table in (JIGSAW, VARIANTS, TRAINING_RATIOS, POSITIONS, ROBUSTNESS, CORRUPTIONS):
+    for table in (JIGSAW, VARIANTS, TRAINING_RATIOS, POSITIONS, ROBUSTNESS, CORRUPTIONS, SEGMENTATION):
         assert all(len(row) == len(table.columns) for row in table.rows.values())
 
 

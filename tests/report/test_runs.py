@@ -10,7 +10,7 @@ import pytest
 import tyro
 
 from mjp.cli import eval as evaluation
-from mjp.cli import study
+from mjp.cli import segment, study
 from mjp.common.errors import InputError
 from mjp.common.results import make_results
 from mjp.report.page import render
@@ -101,6 +101,7 @@ def test_a_picture_that_is_missing_or_broken_is_named(name: str, tmp_path: Path)
         (evaluation, ["it's"]),
         (evaluation, ["m", "--ratios", "--corrupt"]),
         (study, ["m", "--pictures", "x.png", "y z.png", "--seed", "4"]),
+        (segment, ["--data", "cam vid", "--checkpoint", "out/swin", "--model-kwargs", "depths=(1, 1)", "--seed", "3"]),
     ],
 )
 def test_the_command_on_the_page_means_the_same(module: Any, arguments: list[str]) -> None:
@@ -113,7 +114,7 @@ def test_the_command_on_the_page_means_the_same(module: Any, arguments: list[str
     assert tyro.cli(module.Options, args=words[2:]) == options
 
 
-NEWER = {"train", "attack-update"}  # kinds that came with the schema
+NEWER = {"train", "segment", "attack-update"}  # kinds that came with the schema
 BEFORE = sorted((Path(__file__).parent / "before_schema").glob("*.json"))
 
 

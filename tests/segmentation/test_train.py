@@ -61,12 +61,12 @@ def test_a_run_leaves_results_pictures_and_weights(whole: Path) -> None:
     (model,) = results.models.values()
     assert set(model) >= {"miou", "macc", "accuracy", "pictures", "steps", "seed", "backbone", "classes"}
     assert model["steps"] == 8
-    for name in ("predictions.png", "curve.png"):
+    for name in ("predictions.png", "predictions-dark.png", "curve.png"):
         assert min(read_png(whole / name)[1:]) > 200
     names = {path.name for path in whole.iterdir()}
     assert names == {
         *("config.yaml", "metrics.jsonl", "checkpoints", "results.json", "predictions.png", "curve.png"),
-        *("model.safetensors", "counts.safetensors"),
+        *("model.safetensors", "counts.safetensors", "predictions-dark.png"),
     }
 
 

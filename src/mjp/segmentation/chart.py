@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mjp.common.charts import pyplot
-from mjp.common.files import write_atomically
+from mjp.common.charts import pyplot, save_chart
 from mjp.segmentation.metrics import IGNORE
 
 GOLDEN = 0.618034  # steps of the golden ratio never bring two hues close together soon
@@ -58,5 +57,4 @@ def draw_predictions(examples: Sequence[Example], names: Sequence[str], path: Pa
     handles = [Patch(color=colours[number] / 255, label=name) for number, name in entries.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=LEGEND_COLUMNS, frameon=False)
     figure.suptitle(title)
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
-    plt.close(figure)
+    save_chart(figure, path, dpi=110)

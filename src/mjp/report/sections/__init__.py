@@ -16,6 +16,7 @@ from mjp.report.sections import (
     positions,
     retrieval,
     robustness,
+    segmentation,
     summary,
     training,
 )
@@ -33,6 +34,7 @@ class Section(Protocol):
 
 
 SECTIONS: tuple[Section, ...] = (
-    *(summary, training, accuracy, robustness, positions, attention, leakage, retrieval, comparison, making),
+    *(summary, training, accuracy, robustness, segmentation, positions, attention, leakage, retrieval),
+    *(comparison, making),
 )
 KINDS = tuple(dict.fromkeys(kind for section in SECTIONS for kind in section.KINDS))

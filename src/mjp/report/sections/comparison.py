@@ -18,10 +18,10 @@ from mjp.report.cells import (
     swept,
 )
 from mjp.report.runs import Run, from_runs
-from mjp.report.sections import robustness
+from mjp.report.sections import robustness, segmentation
 
 TITLE = "Published figures beside ours"
-KINDS: tuple[str, ...] = ("eval", "study")
+KINDS: tuple[str, ...] = ("eval", "study", "segment")
 
 
 class Ours(NamedTuple):
@@ -36,6 +36,7 @@ def gather(runs: Sequence[Run]) -> Any:
         (published.JIGSAW, [ours for ours in from_runs(runs, "eval", _jigsaw) if ours.rows]),
         (published.ROBUSTNESS, [ours for ours in from_runs(runs, "eval", _robustness) if ours.rows]),
         (published.CORRUPTIONS, [ours for ours in from_runs(runs, "eval", _corruptions) if ours.rows]),
+        (published.SEGMENTATION, from_runs(runs, "segment", _segmentation)),
         (published.POSITIONS, from_runs(runs, "study", _positions)),
     ]
     tables = [{"published": table, "ours": ours} for table, ours in sides if ours]
@@ -77,6 +78,13 @@ def _corruptions(run: Run) -> Ours:
             mean = NOTHING if NOTHING in cells else Cell(f"{sum(float(cell.value) for cell in cells) / len(cells):.1f}")
             rows.append((name, f"corruptions: {errors['source']}", [*cells, mean]))
     return Ours(f"ours: {data_name(run.body['data'])}", rows)
+
+
+def _segmentation(run: Run) -> Ours:
+    rows = [
+        (name, model["backbone"]["architecture"], segmentation.headline(model)) for name, model in run.models.items()
+    ]
+    return Ours(f"ours: {run.body['split']} pictures of {run.body['data']}", rows)
 
 
 def _positions(run: Run) -> Ours:
