@@ -126,7 +126,7 @@ def _config_of(weights: dict[str, Tensor]) -> MJPConfig:
 
 
 def _replace_weights(model: MJP, weights: dict[str, Tensor]) -> None:
-    names = {name.removeprefix("model."): (name, tensor.shape) for name, tensor in model.state_dict().items()}
+    names = {name.removeprefix("model."): (name, tensor.shape) for name, tensor in model.weights().items()}
     if odd := sorted(names.keys() ^ weights.keys()):
         raise InputError(f"the weights are of another model: only one of the two has {', '.join(odd[:3])}")
     for name, tensor in weights.items():

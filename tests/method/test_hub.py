@@ -40,9 +40,9 @@ def saved(kind: str, folder: Path) -> mjp.MJP:
 def test_round_trip_keeps_weights_config_and_function(kind: str, tmp_path: Path) -> None:
     model = saved(kind, tmp_path)
     again = mjp.MJP.from_pretrained(tmp_path).eval()
-    weights = again.state_dict()
-    assert weights.keys() == model.state_dict().keys()
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    weights = again.weights()
+    assert weights.keys() == model.weights().keys()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.weights().items())
     assert again.config == model.config
     size = (32, 16) if kind == "oblong" else (32, 32)
     assert torch.allclose(again(pictures(2, *size)), model(pictures(2, *size)), atol=1e-6)

@@ -430,7 +430,7 @@ def test_state_dict_holds_timm_weights_under_one_prefix() -> None:
     names = set(mjp.MJP(network, "paper").state_dict())
     assert {f"model.{name}" for name in network.state_dict()} <= names
     assert {name for name in names if not name.startswith("model.")} == {
-        "unknown", "localizer.head.0.weight", "localizer.head.0.bias", "localizer.head.2.weight",
+        "_extra_state", "unknown", "localizer.head.0.weight", "localizer.head.0.bias", "localizer.head.2.weight",
         "localizer.head.2.bias",
     }  # fmt: skip
 

@@ -66,7 +66,7 @@ def test_every_row_lands_where_it_belongs(checkpoint: tuple[Path, dict[str, Tens
     path, weights = checkpoint
     model = mjp.MJP(vit(), "reference")
     mjp.load_reference_checkpoint(path, model)
-    ours = model.state_dict()
+    ours = model.weights()
     table = weights.pop("pos_embed.weight")
     assert torch.equal(ours.pop("model.pos_embed"), table[:17].unsqueeze(0))  # class token, then the 16 patches
     assert torch.equal(ours.pop("unknown"), table[17])

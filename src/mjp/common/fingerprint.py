@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def fingerprint(weights: dict[str, Tensor], *more: str) -> str:
-    """A short hash of names, shapes and values."""
+    """A short hash of names, shapes and values; what torch keeps beside the weights (`_extra_state`) does not count."""
     digest = hashlib.sha256()
-    for name in sorted(weights):
+    for name in sorted(name for name in weights if not name.endswith("_extra_state")):
         tensor = weights[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())

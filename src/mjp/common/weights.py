@@ -20,6 +20,7 @@ DTYPES = frozenset(
     | {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 )
 PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")  # as torch.save names its files; anything else is safetensors
+EXTRA_STATE = "_extra_state"  # what torch keeps in a state dict beside the weights
 
 
 def read_tensors(
@@ -36,6 +37,7 @@ def read_tensors(
         content = content[key] if isinstance(content, dict) and isinstance(content.get(key), dict) else content
     if not isinstance(content, dict) or not content or not all(isinstance(name, str) for name in content):
         raise InputError(f"{path} must hold tensors by parameter name, or under the key model or state_dict")
+    content = {name: value for name, value in content.items() if not name.endswith(EXTRA_STATE)}
     for name, tensor in content.items():
         if not isinstance(tensor, Tensor):
             raise InputError(f"{path} must hold tensors by parameter name, but {name[:80]} is not a tensor")

@@ -9,6 +9,8 @@ Files are written under temporary names and renamed: a failure leaves what was t
 """
 
 import json
+import warnings
+from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -20,11 +22,13 @@ from huggingface_hub import ModelHubMixin, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, first_line, shorten
 from mjp.common.files import write_atomically
 from mjp.common.hub import hub_is_reachable
+from mjp.common.read import read_object
+from mjp.common.weights import read_tensors
 from mjp.method.config import MJPConfig
 from mjp.pictures.preprocessing import Preprocessing
 
@@ -56,6 +60,10 @@ class HubModel(ModelHubMixin, nn.Module):
     classes: list[str] | None
     preprocessing: Preprocessing | None
 
+    @abstractmethod
+    def weights(self) -> dict[str, Tensor]:
+        """All weights by name, as they go into the file."""
+
     def save_pretrained(
         self, save_directory: str | Path, *, model_args: dict[str, Any] | None = None, **hub: Any
     ) -> str | None:
@@ -70,7 +78,7 @@ class HubModel(ModelHubMixin, nn.Module):
         folder = Path(save_directory)
         recipe = _recipe(self.model, model_args)
         folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
+        weights = {name: tensor.detach().contiguous() for name, tensor in self.weights().items()}
         write_atomically(folder / WEIGHTS, lambda path: save_file(weights, path, metadata={"format": "pt"}))
         preprocessing = None if self.preprocessing is None else self.preprocessing.to_dict()
         about = {"classes": self.classes, "preprocessing": preprocessing, "mjp": self.config.to_dict()}
@@ -94,20 +102,18 @@ class HubModel(ModelHubMixin, nn.Module):
             )
         config = _read_config(_locate(source, CONFIG, download))
         path = _locate(source, WEIGHTS, download)
-        try:
-            backbone = timm.create_model(config["architecture"], **config["model_args"])
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise InputError(f"timm cannot create the model that {source} names: {error}") from error
-        model = cast(Any, cls)(backbone, MJPConfig.from_dict(config["mjp"]))
+        weights = read_tensors(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice for training a new model, which this one is not
+            model = cast(Any, cls)(_create(source, config), MJPConfig.from_dict(config["mjp"]))
         model.classes = config["classes"]
         model.preprocessing = config["preprocessing"]
         try:
-            weights = load_file(path)
             model.to(next((t.dtype for t in weights.values() if t.is_floating_point()), torch.float32))
             model.load_state_dict(weights)
-        except (SafetensorError, RuntimeError, OSError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise InputError(f"{path} is damaged or belongs to another model: {reason}") from error
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:300]  # torch names the weights on the following lines
+            raise InputError(f"{path} belongs to another model: {reason}") from error
         return model
 
 
@@ -127,22 +133,18 @@ def _locate(source: str, name: str, download: dict[str, Any]) -> Path:
     try:
         return Path(hf_hub_download(source, name, **{**download, **offline}))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = "no connection" if offline else " ".join(str(error).split())[:300]
+        reason = "no connection" if offline else first_line(error)
         raise InputError(f"{source} is neither a folder here nor a repository that can be reached: {reason}") from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    known = isinstance(config, dict) and {"architecture", "model_args", "mjp"} <= set(config)
-    if not known or not isinstance(config["model_args"], dict):
+    """config.json, checked: it may come from anywhere, and must not make timm load anything of its own."""
+    config = read_object(path, advice="save the model again with save_pretrained")
+    if not {"architecture", "model_args", "mjp"} <= set(config) or not isinstance(config["model_args"], dict):
         raise InputError(f"{path} does not describe an MJP model: was it written by save_pretrained?")
-    # the file may come from anywhere: it must not make timm load anything of its own
     name, arguments = config["architecture"], set(config["model_args"])
     if not isinstance(name, str) or not timm.is_model(name):
-        raise InputError(f"{path} names the model {name!r}, which timm {timm.__version__} does not have")
+        raise InputError(f"{path} names the model {shorten(name)}, which timm {timm.__version__} does not have")
     if not arguments.isdisjoint(LOADING):
         raise InputError(f"{path} asks timm to load files by {', '.join(sorted(arguments & LOADING))}: it may not")
     classes = config.setdefault("classes", None)
@@ -158,6 +160,13 @@ def _read_preprocessing(path: Path, values: Any) -> Preprocessing | None:
         return None if values is None else Preprocessing.from_dict(values)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _create(source: str, config: dict[str, Any]) -> nn.Module:
+    try:
+        return timm.create_model(config["architecture"], **config["model_args"])
+    except Exception as error:  # whatever a constructor raises over numbers that it was not written for
+        raise InputError(f"timm cannot create the model that {source} describes: {first_line(error)}") from error
 
 
 # timm arguments that can be read off a model; those that do not apply to a family raise AttributeError and are skipped
@@ -176,6 +185,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "class_token": lambda m: m.has_class_token,
     "no_embed_class": lambda m: m.no_embed_class,
     "dynamic_img_size": lambda m: m.dynamic_img_size,
+    "dynamic_img_pad": lambda m: m.patch_embed.dynamic_img_pad,
     "global_pool": lambda m: m.global_pool if isinstance(m.global_pool, str) else None,
     "pos_embed": lambda m: "none" if m.pos_embed is None else "learn",
 }
@@ -190,8 +200,7 @@ def _heads(model: Any) -> Any:
 
 def _recipe(model: nn.Module, model_args: dict[str, Any] | None) -> dict[str, Any]:
     """How timm would create this model again: its name and the arguments in which it differs from the stock one."""
-    known = getattr(model, "pretrained_cfg", None) or {}
-    architecture = known.get("architecture")
+    architecture = (getattr(model, "pretrained_cfg", None) or {}).get("architecture")
     if not architecture:
         raise InputError("the model does not know its timm name: create it with timm.create_model to save it")
     if model_args is None:

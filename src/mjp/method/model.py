@@ -12,19 +12,19 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_max_pool2d
+from torch.utils.hooks import RemovableHandle
 
 from mjp.common.errors import InputError
 from mjp.method.adapter import Adapter, TokenParts, resample_table
 from mjp.method.backbones import adapter_for, fit_config
 from mjp.method.config import MJPConfig, preset
+from mjp.method.drawing import STATE, PlanDrawing
 from mjp.method.hub import HubModel
 from mjp.method.localization import Localizer, grid_targets, localization_loss
-from mjp.method.plan import Plan, check_plan, identity_plan, sample_plan
-from mjp.method.positions import Positions, token_mask
-from mjp.method.shuffle import sample_spp_plan
+from mjp.method.plan import Plan, check_plan, identity_plan
+from mjp.method.positions import Positions, initial_unknown, pooled_mask, token_mask
+from mjp.method.timm_surface import TimmSurface
 from mjp.pictures.preprocessing import Preprocessing
 
 
@@ -44,7 +44,7 @@ class MJPOutput(NamedTuple):
     plan: Plan
 
 
-class MJP(HubModel):
+class MJP(HubModel, TimmSurface, PlanDrawing):
     """Masked Jigsaw Puzzle position embeddings for a timm model.
 
     In eval mode `model(images)` is timm's own result. `model(images, plan)` shuffles by the plan, gives masked slots
@@ -61,25 +61,26 @@ class MJP(HubModel):
     """
 
     def __init__(self, model: nn.Module, config: MJPConfig | str | None = None) -> None:
-        super().__init__()
         if config is None or isinstance(config, str):
-            config = fit_config(preset(config or "paper"), model)
+            config = fit_config(preset("paper" if config is None else config), model)
         elif not isinstance(config, MJPConfig):
             raise InputError(f"config must be an MJPConfig or the name of a preset, not a {type(config).__name__}")
+        super().__init__(config.seed)
         self.config = config
         self.adapter = adapter_for(model, config)
         self.model = model
         self.classes: list[str] | None = None  # names of the classes, if known; saved with the model
         self.preprocessing: Preprocessing | None = None  # how pictures enter it, if known; saved with the model
-        self.epoch = 0  # the trainer keeps it current; the jigsaw starts at config.start_epoch
-        self.generator = torch.Generator().manual_seed(config.seed)
-        self.generator_rank = 0  # the process that the generator was seeded for
         self.pos_embed = nn.Parameter(self.adapter.new_table(model)) if config.ape else None  # a ViT has its own
         self.index: nn.Parameter | None = None
         self.unknown: nn.Parameter | None = None
         self.localizer: Localizer | None = None
         self.table_grid = self.adapter.token_grid(model)  # of the tables that belong to the wrapper
+        self._erasing: RemovableHandle | None = None
         self._add_parameters()
+        if self.table_grid is not None:
+            rows, columns = self.adapter.tokens_per_cell
+            self._warn_if_nothing_moves((self.table_grid[0] // rows, self.table_grid[1] // columns))
 
     def _add_parameters(self) -> None:
         """What the configuration adds to a model with an absolute position table."""
@@ -90,11 +91,12 @@ class MJP(HubModel):
         if config.position == "none":
             erase = partial(_erase_positions, self.adapter)
             erase(self.model)
-            self.model.register_load_state_dict_post_hook(erase)  # weights that are loaded later have positions again
+            # weights that are loaded later have positions again
+            self._erasing = self.model.register_load_state_dict_post_hook(erase)
         if config.position == "index":
             self.index = nn.Parameter(torch.zeros_like(table))
         if config.position == "unknown":
-            self.unknown = nn.Parameter(_initial_unknown(table, config.unknown_init, self.generator))
+            self.unknown = nn.Parameter(initial_unknown(table, config.unknown_init, self.generator))
         if config.localize != "none":
             self.localizer = Localizer(table.shape[-1], config.localize, generator=self.generator)
             self.localizer.to(device=table.device, dtype=table.dtype)
@@ -151,36 +153,11 @@ class MJP(HubModel):
         parts = self.adapter.split_tokens(self.model, self.forward_features(images, plan))
         if plan is None or self.config.position != "unknown":
             return parts
-        return parts._replace(hidden=_pooled_mask(plan, parts.patches.shape[1]))
+        return parts._replace(hidden=pooled_mask(plan, parts.patches.shape[1]))
 
     def grid(self, images: Tensor) -> tuple[int, int]:
         """Rows and columns of jigsaw pieces in (B, C, H, W) images; refuses a size that the model cannot take."""
         return self.adapter.grid(self.model, images)
-
-    def sample_plan(self, images: Tensor, generator: torch.Generator | None = None) -> Plan:
-        """Draw the plan that training would use for these images.
-
-        Args:
-            images: (B, C, H, W).
-            generator: Where the randomness comes from; by default the model's own generator, which in distributed
-                training differs from process to process.
-
-        Returns:
-            A plan on the device of the images (of the generator, if one is passed).
-        """
-        config, grid = self.config, self.grid(images)
-        if config.shuffle == "none" or self.epoch < config.start_epoch:
-            return identity_plan(len(images), grid, device=images.device)
-        draw: dict[str, Any] = {
-            "generator": self._local_generator(images.device) if generator is None else generator,
-            "shared": config.shared,
-            "derangement": config.derangement,
-            "probability": config.probability,
-        }
-        if config.shuffle == "spp":
-            return sample_spp_plan(len(images), grid, self.adapter.cell, **draw)
-        blocks: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
-        return sample_plan(len(images), grid, config.ratio, **draw, **blocks)
 
     def position_table(self, grid: tuple[int, int] | None = None) -> Tensor | None:
         """The absolute position embeddings of the patches, everything that MJP adds included.
@@ -208,8 +185,11 @@ class MJP(HubModel):
         """The timm model itself, with all it has learned (not a copy).
 
         An index embedding (variant F) is folded into the position table, since only their sum is ever used. A Swin's
-        absolute position embedding has no place in timm's Swin and stays behind, with a warning.
+        absolute position embedding has no place in timm's Swin and stays behind, with a warning. A table that variant B
+        set to zero stays zero, and frozen, until other weights are loaded.
         """
+        if self._erasing is not None:
+            self._erasing.remove()
         if self.pos_embed is not None:
             warnings.warn(
                 "a timm Swin has no absolute position embedding: what ape=True added stays behind", stacklevel=2
@@ -221,13 +201,47 @@ class MJP(HubModel):
                 self.index.zero_()
         return self.model
 
-    def no_weight_decay(self) -> set[str]:
-        """Names of parameters without weight decay: the timm model's list, and E_unk treated as its table is."""
-        timm_names = cast(Any, getattr(self.model, "no_weight_decay", set))()
-        names = {f"model.{name}" for name in timm_names}
-        if "pos_embed" in timm_names or self.pos_embed is not None:
-            names |= {"unknown", "index", "pos_embed"}
-        return names & {name for name, _ in self.named_parameters()}
+    def set_input_size(self, *arguments: Any, **options: Any) -> None:
+        """Change the size of the images: timm's `set_input_size`, which all position tables follow."""
+        cast(Any, self.model).set_input_size(*arguments, **options)
+        tables = self._resampled_tables()
+        for name, table in tables.items():
+            setattr(self, name, nn.Parameter(table.detach().clone()))
+        self.table_grid = self.adapter.token_grid(self.model)
+        self.adapter = adapter_for(self.model, self.config)
+
+    def forward_intermediates(self, images: Tensor, *arguments: Any, **options: Any) -> Any:
+        """timm's `forward_intermediates`: features of several layers, of images that no plan shuffles.
+
+        Args:
+            images: (B, C, H, W).
+            arguments: As timm's model takes them: indices, return_prefix_tokens, norm, output_fmt, ...
+            options: The same by name.
+        """
+        timm_model = cast(Any, self.model)
+        table = self._additional_table()
+        if table is None:
+            return timm_model.forward_intermediates(images, *arguments, **options)
+        rows, columns = self.adapter.tokens_per_cell
+        grid = self.grid(images)
+        old = cast(tuple[int, int], self.adapter.token_grid(self.model))
+        table = resample_table(table, (grid[0] * rows, grid[1] * columns), old)
+        hook = timm_model.patch_embed.register_forward_hook(
+            lambda _module, _inputs, tokens: tokens + table.view(1, *tokens.shape[1:])
+        )
+        try:
+            return timm_model.forward_intermediates(images, *arguments, **options)
+        finally:
+            hook.remove()
+
+    def weights(self) -> dict[str, Tensor]:
+        """All weights by name, as `save_pretrained` writes them; tables follow a changed input size.
+
+        This is the state dict without the state of the generator, which would tell others the plans that were drawn:
+        share these weights, not `state_dict()`.
+        """
+        weights = {name: tensor for name, tensor in self.state_dict().items() if name != STATE}
+        return {**weights, **self._resampled_tables()}
 
     def _plan_for(self, images: Tensor, plan: Plan | None) -> Plan:
         """The plan itself once it is checked; without one, what the mode asks for."""
@@ -253,43 +267,19 @@ class MJP(HubModel):
         with torch.autocast(table.device.type, enabled=False):
             return localization_loss(self.localizer(table[0], targets), targets, mask)
 
-    def _local_generator(self, device: torch.device) -> torch.Generator:
-        """The model's generator: on the device of the images, where drawing needs no transfer, and of this process."""
-        rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-        if self.generator.device != device or rank != self.generator_rank:
-            seed = self.generator.initial_seed() - self.generator_rank + rank
-            self.generator = torch.Generator(device).manual_seed(seed)
-            self.generator_rank = rank
-        return self.generator
-
     def _additional_table(self) -> Tensor | None:
         """The position embeddings that belong to the wrapper, (1, N, D): index embedding and a Swin's absolute ones."""
-        tables = [table for table in (self.index, self.pos_embed) if table is not None]
-        if not tables:
-            return None
-        # timm resamples its own table when the input size is set anew; these follow
-        old = cast(tuple[int, int], self.table_grid)
-        return resample_table(sum(tables[1:], tables[0]), self.adapter.token_grid(self.model), old)
+        tables = list(self._resampled_tables().values())
+        return sum(tables[1:], tables[0]) if tables else None
 
-
-def _initial_unknown(table: Tensor, how: str, generator: torch.Generator) -> Tensor:
-    if how == "mean":
-        return table.detach().mean((0, 1))
-    unknown = torch.zeros(table.shape[-1])
-    if how == "normal":  # the law by which timm draws the table itself
-        nn.init.trunc_normal_(unknown, std=0.02, generator=generator)
-    return unknown.to(table)
+    def _resampled_tables(self) -> dict[str, Tensor]:
+        """They follow when the timm model's input size is set anew, as timm's own table does."""
+        tables = {"index": self.index, "pos_embed": self.pos_embed}
+        if self.table_grid is None:
+            return {}
+        grid = self.adapter.token_grid(self.model)
+        return {n: resample_table(t, grid, self.table_grid) for n, t in tables.items() if t is not None}
 
 
 def _erase_positions(adapter: Adapter, model: nn.Module, _: Any = None) -> None:
     cast(Tensor, adapter.stored_table(model)).requires_grad_(False).zero_()
-
-
-def _pooled_mask(plan: Plan, tokens: int) -> Tensor:
-    """The plan's mask, (B, tokens): tokens in reading order, each masked if any piece that it covers is."""
-    rows, columns = plan.grid
-    if tokens == rows * columns:
-        return plan.mask
-    height = max(round((tokens * rows / columns) ** 0.5), 1)
-    pieces = plan.mask.view(-1, 1, rows, columns).float()
-    return adaptive_max_pool2d(pieces, (height, tokens // height)).flatten(1).bool()

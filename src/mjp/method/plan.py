@@ -66,8 +66,7 @@ def sample_plan(
         raise InputError(f"sampler {sampler!r} is unknown: choose one of {', '.join(SAMPLERS)}")
     check_generator(generator)
     target = generator.device if device is None else _device(device)
-    # the small term makes 0.29 of 100 cells 29: the product in floating point falls just short of it
-    budget = math.floor(number("ratio", ratio, least=0, most=1) * grid[0] * grid[1] + 1e-9)
+    budget = mask_budget(number("ratio", ratio, least=0, most=1), grid[0] * grid[1])
     if budget == 0:
         return identity_plan(batch, grid, device=target)
     draws = 1 if shared else batch
@@ -79,6 +78,12 @@ def sample_plan(
         mask, permutation, inverse = (t.expand(batch, -1) for t in plan[:3])
         plan = Plan(mask, permutation, inverse, plan.grid, budget)
     return plan if target == generator.device else plan.to(target)
+
+
+def mask_budget(ratio: float, cells: int) -> int:
+    """⌊ratio·cells⌋: how many cells a plan masks."""
+    # the small term makes 0.29 of 100 cells 29: the product in floating point falls just short of it
+    return math.floor(ratio * cells + 1e-9)
 
 
 def plan_from_mask(

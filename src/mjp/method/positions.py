@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_max_pool2d
 
 from mjp.method.plan import Plan
 
@@ -39,3 +40,23 @@ def token_mask(plan: Plan, tokens_per_cell: tuple[int, int]) -> Tensor:
         return mask
     mask = mask.view(-1, *plan.grid).repeat_interleave(rows, 1).repeat_interleave(columns, 2)
     return mask.flatten(1)
+
+
+def pooled_mask(plan: Plan, tokens: int) -> Tensor:
+    """The plan's mask, (B, tokens): tokens in reading order, each masked if any piece that it covers is."""
+    rows, columns = plan.grid
+    if tokens == rows * columns:
+        return plan.mask
+    height = max(round((tokens * rows / columns) ** 0.5), 1)
+    pieces = plan.mask.view(-1, 1, rows, columns).float()
+    return adaptive_max_pool2d(pieces, (height, tokens // height)).flatten(1).bool()
+
+
+def initial_unknown(table: Tensor, how: str, generator: torch.Generator) -> Tensor:
+    """E_unk at the start, (D,): normal, the mean of the (1, N, D) table, or zeros."""
+    if how == "mean":
+        return table.detach().mean((0, 1))
+    unknown = torch.zeros(table.shape[-1])
+    if how == "normal":  # the law by which timm draws the table itself
+        nn.init.trunc_normal_(unknown, std=0.02, generator=generator)
+    return unknown.to(table)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def load_reference_checkpoint(path: str | Path, model: "MJP") -> None:
     """Load a checkpoint of the authors' code into a wrapped ViT: timm weights, position table, E_unk, DAL head."""
     converted = convert_reference_weights(_read_weights(Path(path)))
-    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    expected = {name: tensor.shape for name, tensor in model.weights().items()}
     found = {name: tensor.shape for name, tensor in converted.items()}
     wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if wrong:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mjp.common.errors import InputError, shorten
 from mjp.common.files import write_atomically
 from mjp.common.parameter_names import plain_name
-from mjp.common.weights import DTYPES, read_tensors
+from mjp.common.weights import DTYPES, EXTRA_STATE, read_tensors
 from mjp.privacy.info import UpdateInfo, stated_info
 
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
@@ -56,7 +56,7 @@ def check_tensors(content: Any, what: str) -> dict[str, Tensor]:
     for name, tensor in content.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
             raise InputError(f"the {what} must hold ordinary tensors by parameter name: {shorten(name)} is none")
-    return dict(content)
+    return {name: tensor for name, tensor in content.items() if not name.endswith(EXTRA_STATE)}
 
 
 def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from timm.layers import PatchEmbed
 from timm.models import VisionTransformer, checkpoint_seq
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from mjp.common.errors import InputError
 from mjp.method.adapter import JIGSAW_ONLY, NO_POSITIONS, Obstacle, TokenParts, no_table, resample_table, token_parts
@@ -55,7 +56,7 @@ class ViT:
         return cls((height, width))
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
-        grid = image_grid(images, self.cell)
+        grid = image_grid(_padded(model, images), self.cell)
         model_grid = tuple(model.patch_embed.grid_size)
         if grid != model_grid and not model.dynamic_img_size:
             raise InputError(
@@ -82,6 +83,7 @@ class ViT:
         return resample_table(patches if extra is None else patches + extra, grid, model.patch_embed.grid_size)
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
+        images = _padded(model, images)
         if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
             images = shuffle_image(images, plan, self.cell)
             plan = identity_plan(len(images), plan.grid, device=images.device)
@@ -103,6 +105,14 @@ class ViT:
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         prefix = model.num_prefix_tokens
         return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.has_class_token)
+
+
+def _padded(model: Any, images: Tensor) -> Tensor:
+    """Images with the margin that timm's patch embedding adds when it was created with `dynamic_img_pad`."""
+    if not model.patch_embed.dynamic_img_pad or not isinstance(images, Tensor) or images.ndim != 4:
+        return images
+    height, width = model.patch_embed.patch_size
+    return pad(images, (0, -images.shape[3] % width, 0, -images.shape[2] % height))
 
 
 def _prefix_rows(model: Any) -> int:
