@@ -97,6 +97,53 @@ def test_a_swin_with_absolute_positions_follows_a_new_input_size() -> None:
     assert model.train()(pictures(2, 64)).logits.shape == (2, 10)
 
 
+SWIN_ARGS = {
+    "img_size": 64,
+    "window_size": 4,
+    "embed_dim": 24,
+    "depths": (1, 1),
+    "num_heads": (2, 4),
+    "num_classes": 10,
+}
+
+
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("kind", ["index", "swin"])
+def test_a_model_with_a_new_input_size_can_be_saved(kind: str, inner: bool, tmp_path: Path) -> None:
+    """The size may be set on the wrapper or on the timm model in it."""
+    network = vit("deit_tiny_patch16_224") if kind == "index" else swin()
+    model = mjp.MJP(network, mjp.variant("F") if kind == "index" else mjp.variant("J", ape=True)).eval()
+    nn.init.normal_(model.get_parameter("index" if kind == "index" else "pos_embed"))
+    target: Any = model.model if inner else model
+    target.set_input_size((64, 64), **({"window_size": (4, 4)} if kind == "swin" else {}))
+    model.save_pretrained(tmp_path, model_args=SWIN_ARGS if kind == "swin" else None)
+    loaded = mjp.MJP.from_pretrained(tmp_path).eval()
+    assert torch.allclose(loaded(pictures(2, 64)), model(pictures(2, 64)), atol=1e-5)
+    assert inner or loaded.state_dict().keys() == model.state_dict().keys()
+
+
+@pytest.mark.parametrize("name", ["C", "E", "F", "J"])
+@pytest.mark.parametrize("size", [(30, 45), (33, 17), (32, 32)])
+def test_padding_to_whole_patches_works_in_training_too(name: str, size: tuple[int, int]) -> None:
+    network = vit(dynamic_img_size=True, dynamic_img_pad=True)
+    model, images = mjp.MJP(network, mjp.variant(name, ratio=0.5)), pictures(2, *size)
+    grid = (-(-size[0] // 8), -(-size[1] // 8))
+    assert model.grid(images) == grid
+    assert torch.equal(model.eval()(images, mjp.identity_plan(2, grid)).logits, network(images))
+    out = model.train()(images)
+    out.logits.square().sum().backward()
+    assert out.plan.grid == grid
+    assert out.plan.mask.any()
+
+
+def test_a_padded_model_comes_back(tmp_path: Path) -> None:
+    network = vit("deit_tiny_patch16_224", dynamic_img_size=True, dynamic_img_pad=True)
+    mjp.MJP(network, "paper").save_pretrained(tmp_path)
+    assert torch.allclose(
+        mjp.MJP.from_pretrained(tmp_path).eval()(pictures(2, 30)), network(pictures(2, 30)), atol=1e-5
+    )
+
+
 def test_variant_b_stays_without_positions_when_weights_are_loaded() -> None:
     stock = timm.create_model("deit_small_patch16_224", **SMALL_VIT)
     model = copy.deepcopy(mjp.MJP(vit(), mjp.variant("B")))
@@ -121,25 +168,63 @@ def test_an_activation_behind_a_zero_head_is_noticed(tmp_path: Path) -> None:
         mjp.MJP(network, "paper").save_pretrained(tmp_path)
 
 
+FOREIGN = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only")
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "sentence"),
     [
-        {"architecture": "hf-hub:someone/something"},
-        {"architecture": 3},
-        {"model_args": {"pretrained": True}},
-        {"model_args": {"checkpoint_path": "weights.pth"}},
-        {"model_args": []},
-        {"mjp": []},
-        {"mjp": {"ratio": "x"}},
-        {"mjp": {"aspect": 3}},
-        {"classes": [1, 2]},
+        ({"architecture": "hf-hub:someone/something"}, "names the model 'hf-hub:someone/something'"),
+        ({"architecture": 3}, "names the model '3'"),
+        ({"architecture": "x" * 10**6}, "names the model 'xxx"),
+        *(({"model_args": {name: {}}}, f"asks timm to load files by {name}: it may not") for name in FOREIGN),
+        ({"model_args": []}, "does not describe an MJP model"),
+        ({"model_args": {"embed_dim": 7}}, "timm cannot create the model"),
+        ({"model_args": {"num_heads": 0}}, "timm cannot create the model"),
+        ({"model_args": {"depth": -1}}, "timm cannot create the model|belongs to another model"),
+        ({"model_args": {"patch_size": 0}}, "timm cannot create the model"),
+        ({"mjp": []}, "MJP settings must be names with values"),
+        ({"mjp": {"ratio": "x"}}, "ratio must lie between 0 and 1"),
+        ({"mjp": {"aspect": 3}}, "aspect must be two numbers"),
+        ({"classes": [1, 2]}, "classes must be a list of names"),
     ],
 )
-def test_a_config_file_from_anywhere_is_looked_at_before_it_is_used(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_config_file_from_anywhere_is_looked_at_before_it_is_used(
+    tmp_path: Path, change: dict[str, Any], sentence: str
+) -> None:
     mjp.MJP(vit("deit_tiny_patch16_224"), "paper").save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
-    with pytest.raises(mjp.InputError):
+    with pytest.raises(mjp.InputError, match=sentence) as refusal:
+        mjp.MJP.from_pretrained(tmp_path)
+    assert len(str(refusal.value)) < 1000
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"architecture": ' + nested(100_000) + "}", '{"mjp": ' + "7" * 5000 + "}", "\x00", ""]
+)
+def test_json_that_cannot_be_read_is_one_sentence(tmp_path: Path, text: str) -> None:
+    mjp.MJP(vit("deit_tiny_patch16_224"), "paper").save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(mjp.InputError, match=r"config\.json is not JSON that can be read") as refusal:
+        mjp.MJP.from_pretrained(tmp_path)
+    assert len(str(refusal.value)) < 1000
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_eight_bit_weights_are_refused(tmp_path: Path, every: bool) -> None:
+    model = mjp.MJP(vit("deit_tiny_patch16_224"), "paper")
+    model.save_pretrained(tmp_path)
+    weights = {
+        n: t.detach().to(torch.float8_e4m3fn) if every or n == "unknown" else t for n, t in model.weights().items()
+    }
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(mjp.InputError, match=r"holds .* as float8_e4m3fn, which cannot be computed with"):
         mjp.MJP.from_pretrained(tmp_path)
 
 

@@ -132,6 +132,19 @@ def test_heads_start_from_the_generator_alone(kind: Literal["ln", "nln", "pca"])
 
 
 @pytest.mark.parametrize("kind", ["ln", "nln"])
+def test_heads_start_as_timm_starts_linear_layers(kind: Literal["ln", "nln"]) -> None:
+    """Weights of standard deviation 0.02, biases of zero: at the start the head reads the origin for every position."""
+    head = mjp.Localizer(384, kind, generator=generator())
+    for name, parameter in head.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any()
+        else:
+            assert 0.018 < float(parameter.detach().std()) < 0.022
+    table = 0.02 * torch.randn(196, 384, generator=generator(1))
+    assert float(head(table, targets_of(14, 14).float()).detach().abs().max()) < 0.1
+
+
+@pytest.mark.parametrize("kind", ["ln", "nln"])
 def test_heads_have_the_right_gradient(kind: Literal["ln", "nln"]) -> None:
     head = mjp.Localizer(4, kind, generator=generator()).double()
     table = torch.randn(6, 4, generator=generator(), dtype=torch.float64, requires_grad=True)

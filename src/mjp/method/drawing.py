@@ -75,7 +75,7 @@ class PlanDrawing(nn.Module):
             raise InputError(f"{STATE} of these weights is not the state of an MJP model: remove it and load again")
         content = state.detach().cpu().flatten().clone()
         self.epoch, self.generator_rank = content[:HEADER_BYTES].view(torch.int64).tolist()
-        self._loaded_state = content[HEADER_BYTES:]
+        self._loaded_state = content[HEADER_BYTES:].clone()  # generators read from the start of a tensor's storage
 
     def _local_generator(self, device: torch.device) -> torch.Generator:
         """The model's generator: on the device of the images, where drawing needs no transfer, and of this process."""
