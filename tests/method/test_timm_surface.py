@@ -68,7 +68,8 @@ def test_a_new_classifier_has_the_new_classes(kind: str) -> None:
     model = MODELS[kind]().eval()
     model.classes = [str(i) for i in range(10)]
     model.reset_classifier(3)
-    assert (model.num_classes, model.classes) == (3, None)
+    assert model.num_classes == 3
+    assert vars(model)["classes"] is None
     assert model(pictures(2)).shape == (2, 3)
     plan = half_masked(2, model.grid(pictures(2)))
     assert model(pictures(2), plan).logits.shape == (2, 3)
