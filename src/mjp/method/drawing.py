@@ -14,12 +14,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from mjp.common.errors import InputError
+from mjp.common.weights import EXTRA_STATE
 from mjp.method.adapter import Adapter
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan, identity_plan, mask_budget, sample_plan
 from mjp.method.shuffle import sample_spp_plan
 
-STATE = "_extra_state"  # torch's name for what get_extra_state returns
 HEADER_BYTES = 16  # epoch and rank, two int64
 
 
@@ -72,7 +72,9 @@ class PlanDrawing(nn.Module):
     def set_extra_state(self, state: Any) -> None:
         """Continue where the model stood whose `state_dict()` this comes from; torch calls this on loading."""
         if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.numel() <= HEADER_BYTES:
-            raise InputError(f"{STATE} of these weights is not the state of an MJP model: remove it and load again")
+            raise InputError(
+                f"{EXTRA_STATE} of these weights is not the state of an MJP model: remove it and load again"
+            )
         content = state.detach().cpu().flatten().clone()
         self.epoch, self.generator_rank = content[:HEADER_BYTES].view(torch.int64).tolist()
         self._loaded_state = content[HEADER_BYTES:].clone()  # generators read from the start of a tensor's storage

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from mjp.common.errors import InputError
+from mjp.common.weights import EXTRA_STATE
 from mjp.method.adapter import Adapter, TokenParts, resample_table
 from mjp.method.backbones import adapter_for, fit_config
 from mjp.method.config import MJPConfig, preset
-from mjp.method.drawing import STATE, PlanDrawing
+from mjp.method.drawing import PlanDrawing
 from mjp.method.hub import HubModel
 from mjp.method.localization import Localizer, grid_targets, localization_loss
 from mjp.method.plan import Plan, check_plan, identity_plan
@@ -240,7 +241,7 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
         This is the state dict without the state of the generator, which would tell others the plans that were drawn:
         share these weights, not `state_dict()`.
         """
-        weights = {name: tensor for name, tensor in self.state_dict().items() if name != STATE}
+        weights = {name: tensor for name, tensor in self.state_dict().items() if name != EXTRA_STATE}
         return {**weights, **self._resampled_tables()}
 
     def _plan_for(self, images: Tensor, plan: Plan | None) -> Plan:

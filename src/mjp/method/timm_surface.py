@@ -6,7 +6,7 @@ from typing import Any, cast
 from timm.models import group_parameters
 from torch import Tensor, nn
 
-from mjp.method.drawing import STATE
+from mjp.common.weights import EXTRA_STATE
 
 PREFIX = "model."  # of the timm model's names in those of the wrapper
 
@@ -91,9 +91,9 @@ class TimmSurface(nn.Module):
             if name not in names and PREFIX + name in names:
                 state_dict[prefix + PREFIX + name] = state_dict.pop(key)
                 renamed.append(name)
-        additions = [name for name in names if not name.startswith(PREFIX) and name != STATE]
+        additions = [name for name in names if not name.startswith(PREFIX) and name != EXTRA_STATE]
         # a file of timm's says nothing about what MJP adds, which then stays as it is
         plain = bool(renamed) and not any(prefix + name in state_dict for name in additions)
-        for name in [STATE, *(additions if plain else [])]:
+        for name in [EXTRA_STATE, *(additions if plain else [])]:
             state_dict.setdefault(prefix + name, names[name])
         super()._load_from_state_dict(state_dict, prefix, *arguments)
