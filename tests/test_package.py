@@ -1,5 +1,6 @@
 """The package itself: quick to import, complete, at peace with torchvision."""
 
+import inspect
 import subprocess
 import sys
 
@@ -36,6 +37,20 @@ def test_torchvision_can_be_imported_after_mjp_and_torch() -> None:
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(mjp, name) is not None
     assert name in dir(mjp)
+
+
+@pytest.mark.parametrize("name", [name for name in mjp.__all__ if not name.startswith("__")])
+def test_every_public_name_is_documented_with_its_arguments(name: str) -> None:
+    """The API reference is generated from the docstrings."""
+    thing = getattr(mjp, name)
+    text = inspect.getdoc(thing) or ""
+    assert text
+    if not inspect.isfunction(thing):
+        methods = [m for n, m in vars(thing).items() if inspect.isfunction(m) and not n.startswith("_")]
+        assert [method.__qualname__ for method in methods if not method.__doc__] == []
+        return
+    parameters = list(inspect.signature(thing).parameters)
+    assert [parameter for parameter in parameters if f"    {parameter}: " not in text] == []
 
 
 def test_unknown_names_are_attribute_errors() -> None:

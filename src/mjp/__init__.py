@@ -1,4 +1,4 @@
-"""MJP: vision transformers that do not care how their input is shuffled. Around any timm model, in one line:
+"""Masked Jigsaw Puzzle position embeddings around any timm image classifier, in one line:
 
     model = mjp.MJP(timm.create_model("deit_small_patch16_224"), "paper")
 

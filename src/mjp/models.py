@@ -54,7 +54,14 @@ class Subject:
 
 
 def load(name: str) -> MJP:
-    """A model that comes with the package, in eval mode. Its card is shipped/NAME/README.md."""
+    """Load a model that comes with the package.
+
+    Args:
+        name: "mini-cifar10-plain" or "mini-cifar10-mjp", a pair that differs only in the method.
+
+    Returns:
+        The wrapped model in eval mode; it takes (B, 3, 32, 32) images.
+    """
     if name not in SHIPPED:
         raise InputError(f"there is no shipped model {name!r}: choose from {', '.join(SHIPPED)}")
     with as_file(files("mjp").joinpath("shipped", name)) as folder:

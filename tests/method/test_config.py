@@ -42,7 +42,9 @@ def test_there_are_ten_variants_and_three_presets() -> None:
     ("name", "fields"),
     [
         ("paper", {"sampler": "blockwise", "shared": False, "probability": 1, "start_epoch": 0, "ratio": 0.03}),
+        ("paper", {"localize_reduction": "sum"}),
         ("reference", {"sampler": "reference", "shared": True, "probability": 0.5, "start_epoch": 20, "ratio": 0.03}),
+        ("reference", {"localize_reduction": "mean"}),
         ("private", {"sampler": "blockwise", "shared": False, "probability": 1, "start_epoch": 0}),
     ],
 )
@@ -98,6 +100,7 @@ def test_survives_json(name: str) -> None:
         ({"position": "rope"}, "position must be one of keep, none, index, unknown"),
         ({"localize": "mlp"}, "localize must be one of none, ln, nln, pca"),
         ({"localize_targets": "cm"}, "localize_targets must be one of grid, unit"),
+        ({"localize_reduction": "max"}, "localize_reduction must be one of sum, mean"),
         ({"sampler": "spiral"}, "sampler must be one of blockwise, reference, uniform"),
         ({"unknown_init": "ones"}, "unknown_init must be one of normal, mean, zeros"),
     ],

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import l1_loss
 
 import mjp
 from method.tiny import generator
@@ -68,6 +69,15 @@ def test_loss_equals_a_loop_over_images_and_positions(rows: int, columns: int, b
     mask = torch.rand(batch, rows * columns, generator=source) < density
     loss = mjp.localization_loss(predictions, targets_of(rows, columns), mask)
     assert float(loss) == pytest.approx(slow_loss(predictions, rows, columns, mask), rel=1e-12, abs=1e-12)
+
+
+def test_the_authors_code_takes_the_mean_over_coordinates() -> None:
+    """torch's own l1_loss is what their code calls; the paper's norm is twice as large."""
+    predictions = torch.randn(6, 2, generator=generator(), dtype=torch.float64)
+    targets, visible = targets_of(2, 3), torch.zeros(1, 6, dtype=torch.bool)
+    theirs = mjp.localization_loss(predictions, targets, visible, reduction="mean")
+    assert float(theirs) == pytest.approx(float(l1_loss(predictions, targets)), rel=1e-12)
+    assert float(mjp.localization_loss(predictions, targets, visible)) == pytest.approx(2 * float(theirs), rel=1e-12)
 
 
 def test_masked_positions_do_not_count() -> None:

@@ -96,6 +96,13 @@ def test_dal_can_use_unit_targets() -> None:
     assert unit(pictures(), plan).dal.item() == pytest.approx(1.0)
 
 
+def test_the_preset_reference_has_half_the_localization_loss_of_paper() -> None:
+    paper, reference = (mjp.MJP(vit(), name) for name in ("paper", "reference"))
+    reference.load_state_dict(paper.state_dict())
+    plan = half_masked()
+    assert reference(pictures(), plan).dal.item() == pytest.approx(paper(pictures(), plan).dal.item() / 2)
+
+
 def test_everything_masked_gives_zero_dal_and_finite_gradients() -> None:
     model = mjp.MJP(vit(), mjp.variant("J", ratio=1.0))
     out = step(model, pictures())

@@ -16,6 +16,7 @@ Shuffle = Literal["none", "jigsaw", "spp"]
 Position = Literal["keep", "none", "index", "unknown"]
 Localize = Literal["none", "ln", "nln", "pca"]
 Targets = Literal["grid", "unit"]
+Reduction = Literal["sum", "mean"]
 SamplerName = Literal["blockwise", "reference", "uniform"]
 UnknownInit = Literal["normal", "mean", "zeros"]
 
@@ -37,6 +38,9 @@ class MJPConfig:
     """λ: total loss = cross entropy + λ · DAL."""
     localize_targets: Targets = "grid"
     """Scale of the (row, column) targets: grid (0, 1, 2, ... as published) or unit (between 0 and 1)."""
+    localize_reduction: Reduction = "sum"
+    """Error of a position over its two coordinates: their sum (the paper's L1 norm) or their mean (the authors' code,
+    from which λ = 0.01 comes; with the sum, the same loss has λ = 0.005)."""
     sampler: SamplerName = "blockwise"
     """Which patches are masked: blockwise (exact budget), reference (the authors' law) or uniform (no blocks)."""
     shared: bool = False
@@ -86,10 +90,12 @@ class MJPConfig:
         return self.position in ("index", "unknown") or self.localize != "none"
 
     def to_dict(self) -> dict[str, Any]:
+        """All fields by name, as config.json stores them."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "MJPConfig":
+        """The configuration with these fields, as `to_dict` gives them; missing ones have their default."""
         if not isinstance(values, dict):
             raise InputError(f"MJP settings must be names with values, not {values!r}")
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
@@ -105,6 +111,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "position": get_args(Position),
     "localize": get_args(Localize),
     "localize_targets": get_args(Targets),
+    "localize_reduction": get_args(Reduction),
     "sampler": get_args(SamplerName),
     "unknown_init": get_args(UnknownInit),
 }
@@ -127,10 +134,13 @@ VARIANTS: dict[str, MJPConfig] = {
 }
 
 PRESETS: dict[str, MJPConfig] = {
-    # as the paper describes it: per image, every step, exact budget
+    # as the paper describes it: per image, every step, exact budget, the L1 norm (a sum) in DAL with λ = 0.01
     "paper": VARIANTS["J"],
-    # as the authors' code does it: one jigsaw per batch, on half the batches, after the learning-rate warm-up
-    "reference": replace(VARIANTS["J"], sampler="reference", shared=True, probability=0.5, start_epoch=20),
+    # as the authors' code does it: one jigsaw per batch, on half the batches, after the learning-rate warm-up; DAL is
+    # a mean over coordinates
+    "reference": replace(
+        VARIANTS["J"], sampler="reference", shared=True, probability=0.5, start_epoch=20, localize_reduction="mean"
+    ),
     # for federated training: no step without protection, and the ratio of the paper's privacy experiment
     "private": replace(VARIANTS["J"], ratio=0.27),
 }

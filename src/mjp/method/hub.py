@@ -66,10 +66,13 @@ class HubModel(ModelHubMixin, nn.Module):
     def save_pretrained(
         self, save_directory: str | Path, *, model_args: dict[str, Any] | None = None, **hub: Any
     ) -> str | None:
-        """Write the model to a folder; with `push_to_hub=True`, `repo_id=...` also to the hub.
+        """Write the model to a folder, and to the hub on request.
 
-        timm does not remember the arguments a model was created with. They are read off the model and checked; if that
-        is not possible, this says so and `model_args` has to name them.
+        Args:
+            save_directory: The folder; config.json, model.safetensors and README.md are written to it.
+            model_args: The arguments that timm.create_model got. timm does not keep them; by default they are read off
+                the model and checked, and if that fails an error asks for them.
+            hub: `push_to_hub=True` and `repo_id=...` upload the folder; further options are huggingface_hub's.
         """
         unknown = sorted(set(hub) - {"push_to_hub", "repo_id", "config", "model_card_kwargs"})
         if unknown and not hub.get("push_to_hub"):
@@ -92,7 +95,12 @@ class HubModel(ModelHubMixin, nn.Module):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **download: Any) -> Self:
-        """Load a folder written by `save_pretrained`, or a repository of the hub (`revision=`, `token=`, ... apply)."""
+        """Load a folder that `save_pretrained` wrote, or a repository of the hub.
+
+        Args:
+            pretrained_model_name_or_path: The folder, or OWNER/NAME on the hub.
+            download: For the hub: `revision`, `cache_dir`, `force_download`, `local_files_only`, `token`.
+        """
         source = str(pretrained_model_name_or_path)
         unknown = sorted(set(download) - DOWNLOAD)
         if unknown:

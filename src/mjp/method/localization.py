@@ -19,7 +19,14 @@ ITERATIONS = 20  # of the orthogonal iteration below; position tables have two d
 
 
 class Localizer(nn.Module):
-    """The head g. `ln`: Linear(D, 2). `nln`: Linear(D, D)-ReLU-Linear(D, 2). `pca`: no parameters."""
+    """The head g that reads a position off its embedding.
+
+    Args:
+        width: D of the position embeddings.
+        kind: "ln", a linear layer; "nln", one hidden layer of width D with ReLU; "pca", the two main principal
+            components, without parameters.
+        generator: Where the initial weights come from.
+    """
 
     def __init__(self, width: int, kind: Literal["ln", "nln", "pca"], *, generator: torch.Generator) -> None:
         super().__init__()
@@ -46,9 +53,22 @@ def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
     return layer
 
 
-def localization_loss(predictions: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """Mean L1 distance over the positions that are visible, mask (B, N); zero when no position is."""
-    distance = (predictions - targets).abs().sum(-1)  # (N,)
+def localization_loss(
+    predictions: Tensor, targets: Tensor, mask: Tensor, *, reduction: Literal["sum", "mean"] = "sum"
+) -> Tensor:
+    """Mean L1 distance between predicted and true positions, over the positions that are visible.
+
+    Args:
+        predictions: (N, 2), as a Localizer gives them.
+        targets: (N, 2), the true rows and columns.
+        mask: (B, N) bool, True = hidden in that image.
+        reduction: Over the two coordinates: "sum" as the paper writes it, "mean" as the authors' code has it.
+
+    Returns:
+        A scalar; zero when no position is visible.
+    """
+    error = (predictions - targets).abs()  # (N, 2)
+    distance = error.sum(-1) if reduction == "sum" else error.mean(-1)
     visible = (~mask).sum(0).to(distance.dtype)  # (N,) how many images see each position
     return (distance * visible).sum() / visible.sum().clamp(min=1)
 

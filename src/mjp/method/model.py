@@ -266,7 +266,8 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
         mask = token_mask(plan, self.adapter.tokens_per_cell)
         # coordinates of 13 and more need their precision: bfloat16 would round them to sixteenths
         with torch.autocast(table.device.type, enabled=False):
-            return localization_loss(self.localizer(table[0], targets), targets, mask)
+            predictions = self.localizer(table[0], targets)
+            return localization_loss(predictions, targets, mask, reduction=self.config.localize_reduction)
 
     def _additional_table(self) -> Tensor | None:
         """The position embeddings that belong to the wrapper, (1, N, D): index embedding and a Swin's absolute ones."""

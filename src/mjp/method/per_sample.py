@@ -1,6 +1,6 @@
-"""One gradient per image: what differentially private training clips, and what a privacy audit looks at.
+"""One gradient per image: what differentially private training clips, and what a privacy audit examines.
 
-With Opacus, create the engine's module in mode "no_op" and hand the gradients over:
+With Opacus, create the module in grad_sample_mode "no_op" and hand the gradients over:
 
     for name, gradient in per_sample_gradients(model, images, labels).items():
         model.get_parameter(name).grad_sample = gradient
@@ -31,27 +31,35 @@ def per_sample_gradients(
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
     chunk_size: int | None = None,
 ) -> dict[str, Tensor]:
-    """Gradient of loss + λ·DAL for every image on its own: {parameter name: (B, *shape)}.
+    """The gradient of loss + λ·DAL for every image on its own.
 
-    `loss` takes (1, classes) logits and (1,) labels. Without a plan the model draws one, as in training. `chunk_size`
-    bounds the memory: that many images at a time.
+    Args:
+        model: A wrapped model without batch normalisation.
+        images: (B, C, H, W).
+        labels: (B,).
+        plan: The jigsaw of the batch; by default the model draws one, as in training.
+        loss: Takes (1, classes) logits and (1,) labels.
+        chunk_size: How many images are computed at a time, which bounds the memory; all of them by default.
+
+    Returns:
+        Gradients of shape (B, *parameter.shape) by parameter name, for the parameters that require one.
     """
-    drawn = model.sample_plan(images) if plan is None else plan
-    check_plan(drawn, len(images), model.grid(images), images.device)
+    plan = model.sample_plan(images) if plan is None else plan
+    check_plan(plan, len(images), model.grid(images), images.device)
     if len(labels) != len(images):
         raise InputError(f"there are {len(labels)} labels for {len(images)} images")
     if any(isinstance(module, _BatchNorm) for module in model.modules()):
-        raise InputError("batch normalisation mixes the images of a batch: no gradient belongs to one image alone")
-    trained = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+        raise InputError("batch normalisation mixes the images of a batch: use a model with layer or group norm")
+    parameters = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
     def objective(parameters: dict[str, Tensor], image: Tensor, label: Tensor, *rows: Tensor) -> Tensor:
         mask, permutation, inverse, *pixels = (row.unsqueeze(0) for row in rows)
-        own = Plan(mask, permutation, inverse, drawn.grid, drawn.budget, pixels[0] if pixels else None)
-        out = functional_call(model, parameters, (image.unsqueeze(0), own))
+        single = Plan(mask, permutation, inverse, plan.grid, plan.budget, pixels[0] if pixels else None)
+        out = functional_call(model, parameters, (image.unsqueeze(0), single))
         return loss(out.logits, label.unsqueeze(0)) + model.config.localize_weight * out.dal
 
-    rows = (*drawn[:3], *(() if drawn.pixels is None else (drawn.pixels,)))
+    rows = (*plan[:3], *(() if plan.pixels is None else (plan.pixels,)))
     axes = (None, 0, 0, *(0 for _ in rows))
-    each = vmap(grad(objective), in_dims=axes, randomness="different", chunk_size=chunk_size)
+    gradients = vmap(grad(objective), in_dims=axes, randomness="different", chunk_size=chunk_size)
     with sdpa_kernel(SDPBackend.MATH):  # the fused CPU attention has no batching rule
-        return each(trained, images, labels, *rows)
+        return gradients(parameters, images, labels, *rows)

@@ -18,21 +18,31 @@ from mjp.method.samplers import SAMPLERS, Law
 
 
 class Plan(NamedTuple):
-    """mask, permutation and inverse of a batch of jigsaws on one grid. Cells are numbered in reading order."""
+    """The jigsaws of a batch of images on one grid. Cells are numbered in reading order.
 
-    mask: Tensor  # (B, N) bool, True = masked
-    permutation: Tensor  # (B, N) int64: slot i receives the patch of slot permutation[i]; unmasked slots keep theirs
-    inverse: Tensor  # (B, N) int64: undoes the permutation
-    grid: tuple[int, int]  # (h, w), N = h·w
-    budget: int  # no image has more masked cells than this; 0 means that nothing moves
-    pixels: Tensor | None = None  # (B, P·P) int64, variant C (SPP) only: one pixel order shared by an image's patches
+    Attributes:
+        mask: (B, N) bool, True = masked.
+        permutation: (B, N) int64: slot i receives the patch of slot permutation[i]; unmasked slots keep theirs.
+        inverse: (B, N) int64, undoes the permutation.
+        grid: Rows and columns (h, w), N = h·w.
+        budget: No image has more masked cells than this; 0 means that nothing moves.
+        pixels: (B, P·P) int64, for variant C (SPP) only: one order of pixels, shared by the patches of an image.
+    """
+
+    mask: Tensor
+    permutation: Tensor
+    inverse: Tensor
+    grid: tuple[int, int]
+    budget: int
+    pixels: Tensor | None = None
 
     def inverted(self) -> "Plan":
-        """The plan that puts every patch back."""
+        """The plan that puts every patch back in its place."""
         pixels = None if self.pixels is None else self.pixels.argsort(1)
         return self._replace(permutation=self.inverse, inverse=self.permutation, pixels=pixels)
 
     def to(self, device: torch.device | str) -> "Plan":
+        """The same plan on another device."""
         mask, permutation, inverse = (t.to(device, non_blocking=True) for t in self[:3])
         pixels = None if self.pixels is None else self.pixels.to(device, non_blocking=True)
         return Plan(mask, permutation, inverse, self.grid, self.budget, pixels)
@@ -54,10 +64,23 @@ def sample_plan(
 ) -> Plan:
     """Draw a jigsaw for every image of a batch (Algorithm 1): mask ⌊ratio·N⌋ cells, permute the masked ones.
 
-    The draw happens on the generator's device without a host synchronisation; the plan is then moved to `device` if
-    that is another one. With `shared` all images get the same jigsaw. With probability 1 − `probability` the whole
-    batch is left alone. With `derangement` no masked patch stays in place: the masked patches move along one random
-    cycle (a lone masked patch has nowhere to go and stays).
+    The draw happens on the generator's device without a host synchronisation.
+
+    Args:
+        batch: Number of images B.
+        grid: Rows and columns of cells (h, w), N = h·w.
+        ratio: Share of the cells that is masked, γ.
+        generator: The only source of randomness.
+        device: Where the plan goes; by default it stays on the generator's device.
+        sampler: "blockwise" (rectangles, exact budget), "reference" (the authors' law) or "uniform" (no blocks).
+        shared: Give all images the same jigsaw.
+        min_block: Smallest rectangle in cells, while the budget allows it.
+        aspect: Smallest and largest height/width of a rectangle.
+        derangement: Let no masked patch stay in place: they move along one random cycle. A single masked patch stays.
+        probability: Chance that the batch is shuffled at all.
+
+    Returns:
+        A Plan with mask, permutation and inverse of shape (B, N).
     """
     batch, grid = whole("batch", batch, least=1), pair("grid", grid)
     min_block, aspect = whole("min_block", min_block, least=1), aspect_range(aspect)
@@ -93,7 +116,14 @@ def plan_from_mask(
     generator: torch.Generator,
     derangement: bool = False,
 ) -> Plan:
-    """Permute the masked cells of a given (B, N) mask, on the generator's device, uniformly among themselves."""
+    """Permute the masked cells of a mask uniformly among themselves.
+
+    Args:
+        mask: (B, N) bool, True = masked, on the generator's device.
+        grid: Rows and columns of cells (h, w), N = h·w.
+        generator: The only source of randomness.
+        derangement: Let no masked patch stay in place.
+    """
     grid = pair("grid", grid)
     check_generator(generator)
     cells = grid[0] * grid[1]
@@ -122,7 +152,13 @@ def _permuted(mask: Tensor, grid: tuple[int, int], budget: int, generator: torch
 
 
 def identity_plan(batch: int, grid: tuple[int, int], *, device: torch.device | str = "cpu") -> Plan:
-    """The plan that masks and moves nothing."""
+    """The plan that masks and moves nothing.
+
+    Args:
+        batch: Number of images B.
+        grid: Rows and columns of cells (h, w).
+        device: Where the plan goes.
+    """
     batch, grid = whole("batch", batch), pair("grid", grid)
     cells = grid[0] * grid[1]
     index = torch.arange(cells, device=device).expand(batch, -1)

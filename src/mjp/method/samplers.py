@@ -63,10 +63,10 @@ def reference(batch: int, grid: tuple[int, int], budget: int, law: Law) -> Tenso
 
 
 def uniform(batch: int, grid: tuple[int, int], budget: int, law: Law) -> Tensor:
-    """`budget` cells without regard to blocks (of the law only its generator counts)."""
+    """Any `budget` cells; only the generator of the law is used."""
     noise = torch.rand(batch, grid[0] * grid[1], generator=law.generator, device=law.generator.device)
-    chosen = noise.topk(budget, dim=1, sorted=False).indices
-    return torch.zeros_like(noise, dtype=torch.bool).scatter_(1, chosen, True)
+    cells = noise.topk(budget, dim=1, sorted=False).indices
+    return torch.zeros_like(noise, dtype=torch.bool).scatter_(1, cells, True)
 
 
 SAMPLERS: dict[str, Callable[[int, tuple[int, int], int, Law], Tensor]] = {

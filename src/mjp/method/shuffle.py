@@ -13,32 +13,47 @@ from mjp.pictures.patches import image_grid, patch_sides, patchify, unpatchify
 
 
 def shuffle_tokens(tokens: Tensor, plan: Plan, *, prefix: int | None = None) -> Tensor:
-    """Shuffle (B, prefix + N, D) tokens; the prefix (class, distillation, register tokens) stays where it is.
+    """Shuffle tokens by a plan; prefix tokens (class, distillation, registers) stay where they are.
 
-    Without `prefix` there is none, or one class token; state it for more (distillation, registers).
+    Args:
+        tokens: (B, prefix + N, D).
+        plan: For B images and N cells.
+        prefix: Number of prefix tokens. By default it is found out, and may be 0 or 1.
+
+    Returns:
+        Tokens of the same shape; slot i holds the token of slot plan.permutation[i].
     """
     batch, length, width = _three_sizes(tokens)
     check_plan(plan, batch, None, tokens.device)  # how many tokens there are is looked at below
     cells = plan.mask.shape[1]
-    found = length - cells
-    if found not in ((0, 1) if prefix is None else (prefix,)):
-        wanted = "" if prefix is None else f" after a prefix of {prefix}"
+    surplus = length - cells
+    if surplus not in ((0, 1) if prefix is None else (prefix,)):
+        place = "" if prefix is None else f" after a prefix of {prefix}"
         raise InputError(
-            f"tokens has {length} tokens, but the plan shuffles {cells} (grid {plan.grid}){wanted}: draw a plan for "
+            f"tokens has {length} tokens, but the plan shuffles {cells} (grid {plan.grid}){place}: draw a plan for "
             "this grid, or state the number of prefix tokens"
         )
     if plan.budget == 0:
         return tokens
     # one flat index_select is nearly as fast as a copy; gather or advanced indexing cost several times that
-    source = plan.permutation + torch.arange(found, batch * length, length, device=tokens.device).unsqueeze(1)
-    if found:
+    source = plan.permutation + torch.arange(surplus, batch * length, length, device=tokens.device).unsqueeze(1)
+    if surplus:
         first = torch.arange(0, batch * length, length, device=tokens.device).unsqueeze(1)
-        source = torch.cat([first + torch.arange(found, device=tokens.device), source], 1)
+        source = torch.cat([first + torch.arange(surplus, device=tokens.device), source], 1)
     return tokens.reshape(batch * length, width).index_select(0, source.flatten()).view(batch, length, width)
 
 
 def shuffle_image(images: Tensor, plan: Plan, patch: int | tuple[int, int]) -> Tensor:
-    """Shuffle the patches of (B, C, H, W) images; `patch` is their side in pixels, or (height, width)."""
+    """Shuffle the patches of images by a plan.
+
+    Args:
+        images: (B, C, H, W), sides a multiple of the patch.
+        plan: For B images and the grid that the patch gives.
+        patch: Side of a patch in pixels, or (height, width).
+
+    Returns:
+        (B, C, H, W), the same pixels in other places.
+    """
     rows, columns = image_grid(images, patch)
     check_plan(plan, len(images), (rows, columns), images.device)
     if plan.budget == 0 and plan.pixels is None:
@@ -50,8 +65,17 @@ def shuffle_image(images: Tensor, plan: Plan, patch: int | tuple[int, int]) -> T
 
 
 def spp(images: Tensor, patch: int | tuple[int, int], *, generator: torch.Generator, shared: bool = False) -> Tensor:
-    """Shuffled pixels and patches (variant C): all patches change places, and inside each the pixels change places too,
-    by one order that the patches of an image share."""
+    """Shuffle all patches of images, and the pixels in each (variant C of the ablation table).
+
+    Args:
+        images: (B, C, H, W), sides a multiple of the patch.
+        patch: Side of a patch in pixels, or (height, width).
+        generator: The only source of randomness.
+        shared: Shuffle all images alike.
+
+    Returns:
+        (B, C, H, W). The patches of an image share one order of their pixels.
+    """
     plan = sample_spp_plan(len(images), image_grid(images, patch), patch, generator=generator, shared=shared)
     return shuffle_image(images, plan.to(images.device), patch)
 
@@ -66,7 +90,7 @@ def sample_spp_plan(
     derangement: bool = False,
     probability: float = 1.0,
 ) -> Plan:
-    """A plan that moves every patch and carries a pixel order for each image; mask ratio and blocks have no say."""
+    """A plan that moves every patch and holds an order of pixels for each image."""
     plan = sample_plan(
         batch,
         grid,
