@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import mjp
 from method.tiny import cnn, half_masked, pictures, swin, vit
@@ -181,6 +182,14 @@ def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "one" / "model.safetensors").write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
     with pytest.raises(mjp.InputError, match="dist_token"):
         mjp.MJP.from_pretrained(tmp_path / "one")
+
+
+def test_weights_without_what_mjp_adds_are_refused_by_name(tmp_path: Path) -> None:
+    """`load_state_dict` takes timm's file as it is; a saved model is complete or damaged."""
+    model = saved("vit", tmp_path)
+    save_file(dict(model.model.state_dict()), tmp_path / "model.safetensors")
+    with pytest.raises(mjp.InputError, match=r"belongs to another model: only one of the two has "):
+        mjp.MJP.from_pretrained(tmp_path)
 
 
 def test_an_architecture_that_timm_does_not_know_is_refused_by_name(tmp_path: Path) -> None:

@@ -115,6 +115,8 @@ class HubModel(ModelHubMixin, nn.Module):
             model = cast(Any, cls)(_create(source, config), MJPConfig.from_dict(config["mjp"]))
         model.classes = config["classes"]
         model.preprocessing = config["preprocessing"]
+        if different := sorted(set(weights) ^ set(model.weights())):
+            raise InputError(f"{path} belongs to another model: only one of the two has {', '.join(different)[:300]}")
         try:
             model.to(next((t.dtype for t in weights.values() if t.is_floating_point()), torch.float32))
             model.load_state_dict(weights)
