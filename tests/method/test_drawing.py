@@ -128,7 +128,7 @@ def test_processes_draw_different_plans_from_the_start(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("state", [{"epoch": 3}, torch.zeros(3), torch.zeros(8, dtype=torch.uint8)])
 def test_a_foreign_state_is_refused(state: Any) -> None:
     model = fresh()
-    with pytest.raises(mjp.InputError, match="_extra_state of these weights is not that of an MJP model"):
+    with pytest.raises(mjp.InputError, match="_extra_state of these weights is not the state of an MJP model"):
         model.load_state_dict({**model.state_dict(), "_extra_state": state})
 
 

@@ -83,23 +83,19 @@ def sample_plan(
         A Plan with mask, permutation and inverse of shape (B, N).
     """
     batch, grid = whole("batch", batch, least=1), pair("grid", grid)
-    min_block, aspect = whole("min_block", min_block, least=1), aspect_range(aspect)
     probability = number("probability", probability, least=0, most=1)
     if sampler not in SAMPLERS:
         raise InputError(f"sampler {sampler!r} is unknown: choose one of {', '.join(SAMPLERS)}")
     check_generator(generator)
+    law = Law(generator, whole("min_block", min_block, least=1), aspect_range(aspect))
     target = generator.device if device is None else _device(device)
     budget = mask_budget(number("ratio", ratio, least=0, most=1), grid[0] * grid[1])
     if budget == 0:
         return identity_plan(batch, grid, device=target)
-    draws = 1 if shared else batch
-    mask = SAMPLERS[sampler](draws, grid, budget, Law(generator, min_block, aspect))
+    mask = SAMPLERS[sampler](1 if shared else batch, grid, budget, law)
     if probability < 1:
         mask = mask & (torch.rand((), generator=generator, device=generator.device) < probability)
-    plan = _permuted(mask, grid, budget, generator, derangement)
-    if shared:
-        mask, permutation, inverse = (t.expand(batch, -1) for t in plan[:3])
-        plan = Plan(mask, permutation, inverse, plan.grid, budget)
+    plan = _expanded(_permuted(mask, grid, budget, generator, derangement), batch)
     return plan if target == generator.device else plan.to(target)
 
 
@@ -149,6 +145,12 @@ def _permuted(mask: Tensor, grid: tuple[int, int], budget: int, generator: torch
     permutation = padded.scatter(1, slots, shuffled)[:, :cells]
     inverse = padded.scatter(1, shuffled, slots)[:, :cells]
     return Plan(mask, permutation, inverse, (grid[0], grid[1]), budget)
+
+
+def _expanded(plan: Plan, batch: int) -> Plan:
+    """A shared plan as one for every image; others as they are."""
+    mask, permutation, inverse = (tensor.expand(batch, -1) for tensor in plan[:3])
+    return Plan(mask, permutation, inverse, plan.grid, plan.budget)
 
 
 def identity_plan(batch: int, grid: tuple[int, int], *, device: torch.device | str = "cpu") -> Plan:
