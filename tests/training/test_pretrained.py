@@ -92,8 +92,8 @@ def test_another_run_is_a_source_finished_or_not(data: Path, tmp_path: Path, sto
     model, report = finetuned(tmp_path)
     run = started(settings(data, tmp_path))
     with run.opened():
-        expected = run.model.state_dict()
-    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+        expected = run.model.weights()
+    assert all(torch.equal(value, expected[name]) for name, value in model.weights().items())
     assert (report.new, report.unused) == (set(), set())  # E_unk and the localization head too
 
 
