@@ -112,6 +112,13 @@ def test_captions_are_lists_of_texts(tmp_path: Path, entry: Any) -> None:
         load_captions(write(tmp_path / "captions.json", {"a.jpg": entry}))
 
 
+def test_a_file_that_is_not_text_is_refused_and_not_printed(tmp_path: Path) -> None:
+    (tmp_path / "captions.json").write_bytes(bytes(range(256)) * 1000)
+    with pytest.raises(InputError, match=r"captions\.json is not UTF-8 text") as refusal:
+        load_captions(tmp_path)
+    assert len(str(refusal.value)) < 100 + len(str(tmp_path))
+
+
 def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no"):
         load_captions(tmp_path)
