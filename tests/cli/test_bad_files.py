@@ -2,6 +2,7 @@
 
 import mjp  # isort: skip  before timm: it makes torchvision importable
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from mjp.cli.main import main
 from training.runs import make_pictures
@@ -49,6 +51,11 @@ def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SHIPPED / "mini-cifar10-mjp", tmp_path / "model"))
+
+
+@pytest.fixture
 def retrieval_model(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SHIPPED / "aladin-flickr8k", tmp_path / "retrieval"))
 
@@ -60,6 +67,87 @@ def test_recipes(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     for command in (["train"], ["aladin", "train"]):
         line = answer([*command, "--recipe", str(path)], capsys)
         assert "recipe.yaml" in line or "unknown field" in line
+
+
+@pytest.mark.parametrize("content", TEXTS)
+def test_the_config_of_a_model(content: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (model / "config.json").write_bytes(TEXTS[content])
+    assert "config.json" in answer(["eval", str(model)], capsys)
+    assert "config.json" in answer(["study", str(model)], capsys)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"embed_dim": 7},
+        {"num_heads": 0},
+        {"num_heads": "two"},
+        {"embed_dim": 10**9},
+        {"embed_dim": -8},
+        {"depth": 10**9},
+        {"depth": 1.5},
+        {"patch_size": 0},
+        {"img_size": None},
+        {"num_classes": -1},
+        {"num_classes": 10**12},
+        {SECRET * 1000: 1},
+        {"norm_layer": "os.system"},
+        {"mlp_ratio": 1e300},
+        {"mlp_ratio": [1]},
+    ],
+    ids=lambda changes: "-".join(f"{name[:12]}={value}" for name, value in changes.items()),
+)
+def test_impossible_sizes_of_a_model(changes: dict[str, Any], model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config["model_args"] |= changes
+    (model / "config.json").write_text(json.dumps(config))
+    answer(["eval", str(model)], capsys)
+
+
+@pytest.mark.parametrize("field", ["architecture", "model_args", "mjp", "classes", "preprocessing"])
+@pytest.mark.parametrize("value", [17, SECRET * 1000, [SECRET], {SECRET: 1}, [[[]]]], ids=lambda v: str(v)[:9])
+def test_wrong_fields_of_a_model(field: str, value: Any, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config[field] = value
+    (model / "config.json").write_text(json.dumps(config))
+    answer(["eval", str(model), "--limit", "2"], capsys)
+
+
+def weights_of(kind: str, path: Path) -> None:
+    """Damage a safetensors file."""
+    tensors = load_file(path)
+    name = sorted(tensors)[0]
+    match kind:
+        case "float8":
+            tensors = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items()}
+        case "complex":
+            tensors[name] = tensors[name].to(torch.complex64)
+        case "shape":
+            tensors[name] = torch.zeros(3)
+        case "missing":
+            del tensors[name]
+        case "more":
+            tensors[SECRET * 500] = torch.zeros(1)
+        case "empty":
+            path.write_bytes(b"")
+            return
+        case "half":
+            path.write_bytes(path.read_bytes()[:-100])
+            return
+        case "header":
+            path.write_bytes(b"\xff" * 16)
+            return
+        case "pipe":
+            path.unlink()
+            os.mkfifo(path)
+            return
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize("kind", ["float8", "complex", "shape", "missing", "more", "empty", "half", "header", "pipe"])
+def test_weights_of_a_model(kind: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights_of(kind, model / "model.safetensors")
+    assert "model.safetensors" in answer(["eval", str(model)], capsys)
 
 
 @pytest.mark.parametrize("content", TEXTS)

@@ -9,7 +9,7 @@ No torch in here: the command line reads this file to print its help.
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from mjp.common.errors import InputError
+from mjp.common.errors import InputError, shorten
 from mjp.common.validate import aspect_range, number, whole
 
 Shuffle = Literal["none", "jigsaw", "spp"]
@@ -97,10 +97,10 @@ class MJPConfig:
     def from_dict(cls, values: dict[str, Any]) -> "MJPConfig":
         """The configuration with these fields, as `to_dict` gives them; missing ones have their default."""
         if not isinstance(values, dict):
-            raise InputError(f"MJP settings must be names with values, not {values!r}")
+            raise InputError(f"MJP settings must be names with values, not {shorten(values)}")
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
-            raise InputError(f"unknown MJP setting {', '.join(unknown)}: was it saved by a newer version?")
+            raise InputError(f"unknown MJP setting {shorten(', '.join(unknown))}: was it saved by a newer version?")
         if isinstance(values.get("aspect"), list):  # json has no tuples
             values = {**values, "aspect": tuple(values["aspect"])}
         return cls(**values)
@@ -175,5 +175,5 @@ def _changed(config: MJPConfig, changes: dict[str, Any]) -> MJPConfig:
     names = [field.name for field in fields(config)]
     unknown = sorted(set(changes) - set(names))
     if unknown:
-        raise InputError(f"unknown MJP setting {', '.join(unknown)}: choose from {', '.join(names)}")
+        raise InputError(f"unknown MJP setting {shorten(', '.join(unknown))}: choose from {', '.join(names)}")
     return replace(config, **changes)

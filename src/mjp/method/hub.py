@@ -32,6 +32,7 @@ from mjp.method.config import MJPConfig
 from mjp.pictures.preprocessing import Preprocessing
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MAX_SIZE, MAX_DEPTH = 2**20, 1000  # of any argument of a model, of its layers
 DOWNLOAD = {"revision", "cache_dir", "force_download", "local_files_only", "token"}
 LOADING = {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only"}
 
@@ -112,11 +113,11 @@ class HubModel(ModelHubMixin, nn.Module):
         weights = read_tensors(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice for training a new model, which this one is not
-            model = cast(Any, cls)(_create(source, config), MJPConfig.from_dict(config["mjp"]))
+            model = cast(Any, cls)(_create(source, config, weights), MJPConfig.from_dict(config["mjp"]))
         model.classes = config["classes"]
         model.preprocessing = config["preprocessing"]
         if different := sorted(set(weights) ^ set(model.weights())):
-            raise InputError(f"{path} belongs to another model: only one of the two has {', '.join(different)[:300]}")
+            raise InputError(f"{path} belongs to another model: only one of the two has {different[0][:80]}")
         try:
             model.to(next((t.dtype for t in weights.values() if t.is_floating_point()), torch.float32))
             model.load_state_dict(weights)
@@ -171,11 +172,30 @@ def _read_preprocessing(path: Path, values: Any) -> Preprocessing | None:
         raise InputError(f"{path}: {error}") from error
 
 
-def _create(source: str, config: dict[str, Any]) -> nn.Module:
+def _create(source: str, config: dict[str, Any], weights: dict[str, Tensor]) -> nn.Module:
+    """The timm model that config.json describes; first without memory, which made-up sizes would use up."""
+    name, arguments = config["architecture"], config["model_args"]
+    _check_sizes(source, arguments)
     try:
-        return timm.create_model(config["architecture"], **config["model_args"])
+        with torch.device("meta"):
+            values = sum(tensor.numel() for tensor in timm.create_model(name, **arguments).state_dict().values())
+        stored = sum(tensor.numel() for tensor in weights.values())
+        if values > stored:
+            raise InputError(f"{CONFIG} describes a model of {values:,} weights, {WEIGHTS} holds {stored:,}")
+        return timm.create_model(name, **arguments)
     except Exception as error:  # whatever a constructor raises over numbers that it was not written for
         raise InputError(f"timm cannot create the model that {source} describes: {first_line(error)}") from error
+
+
+def _check_sizes(source: str, arguments: dict[str, Any]) -> None:
+    """Refuse sizes and depths beyond any real model: even a model without memory takes time to build."""
+    for name, value in arguments.items():
+        if not name.isidentifier() or len(name) > 40:
+            raise InputError(f"{source}: {shorten(name, 40)} is not an argument of a timm model")
+        limit = MAX_DEPTH if "depth" in name else MAX_SIZE
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and not 0 <= number <= limit:
+                raise InputError(f"{source}: {name[:80]} must lie between 0 and {limit}, not {shorten(number)}")
 
 
 # timm arguments that can be read off a model; those that do not apply to a family raise AttributeError and are skipped
