@@ -1,5 +1,6 @@
 """UPerNet's encoder computes what the backbone computes, whatever the weights came from; what cannot be is refused."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,12 @@ def test_what_cannot_be_built_is_refused_in_a_sentence(kind: str, tmp_path: Path
     with pytest.raises(mjp.InputError, match=message) as refusal:
         network(tmp_path, **changes)
     assert "\n" not in str(refusal.value)
+
+
+def test_the_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "segmentation_models_pytorch", None)
+    with pytest.raises(mjp.InputError, match=r"pip install 'mjp\[segment\]'"):
+        network(tmp_path)
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

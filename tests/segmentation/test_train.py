@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 import mjp
 from mjp.cli.main import main
@@ -81,6 +83,15 @@ def test_a_finished_run_is_measured_again_not_trained_again(whole: Path, camvid:
     before = (whole / "model.safetensors").read_bytes(), metrics(whole), read_results(whole).models
     segment(settings(camvid, whole, **EVERY_STEP))
     assert before == ((whole / "model.safetensors").read_bytes(), metrics(whole), read_results(whole).models)
+
+
+def test_mixed_precision_trains_float32_weights(camvid: Path, tmp_path: Path) -> None:
+    results = segment(settings(camvid, tmp_path, amp="bf16", epochs=1))
+    assert results is not None
+    (model,) = results.models.values()
+    assert 0 < model["miou"][0] < 1
+    floating = [t for t in load_file(tmp_path / "model.safetensors").values() if t.is_floating_point()]
+    assert all(tensor.dtype == torch.float32 and tensor.isfinite().all() for tensor in floating)
 
 
 def test_other_settings_do_not_continue_a_run(whole: Path, camvid: Path) -> None:
