@@ -41,6 +41,8 @@ def test_a_grid_computes_what_is_missing_and_judges_every_claim(
     page = (folder / "results.md").read_text()
     assert "MJP is more consistent than plain" in page
     assert "(79.8)" in page  # the published figure beside ours
+    assert main(["report", str(folder / "page.html"), str(folder)]) == 0
+    assert "MJP is more consistent than plain" in (folder / "page.html").read_text()
     assert {path.name for path in folder.glob("*.png")} >= {"inference.png", "convergence.png", "positions.png"}
 
 

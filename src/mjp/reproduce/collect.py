@@ -119,6 +119,9 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
     """What results.json holds: tables, gates, claims with verdicts, and what it cost."""
     everything = [cell for seeds in cells.values() for cell in seeds.values()]
     return {
+        "models": {
+            name: {"title": scale.runs[name].title, "seeds": len(seeds)} for name, seeds in cells.items() if seeds
+        },
         "scale": {"name": scale.name, "title": scale.title, "about": scale.about},
         "tables": {name: _table(scale, table, cells) for name, table in scale.tables.items()},
         "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},

@@ -14,6 +14,7 @@ from mjp.report.sections import (
     leakage,
     making,
     positions,
+    reproduction,
     retrieval,
     robustness,
     segmentation,
@@ -34,7 +35,7 @@ class Section(Protocol):
 
 
 SECTIONS: tuple[Section, ...] = (
-    *(summary, training, accuracy, robustness, segmentation, positions, attention, leakage, retrieval),
+    *(summary, reproduction, training, accuracy, robustness, segmentation, positions, attention, leakage, retrieval),
     *(comparison, making),
 )
 KINDS = tuple(dict.fromkeys(kind for section in SECTIONS for kind in section.KINDS))
