@@ -41,6 +41,10 @@ def test_search_folder(tmp_path: Path) -> None:
     assert len(load("search_folder")(str(folder), "a dog", k=2)) == 2
 
 
+def test_finetune_learns() -> None:
+    assert load("finetune")() > 80  # the larger class alone is 60 %
+
+
 def test_every_example_is_tested() -> None:
     tested = Path(__file__).read_text()
     assert [path.stem for path in EXAMPLES.glob("*.py") if f'"{path.stem}"' not in tested] == []

@@ -19,6 +19,8 @@ from mjp.cli import demo
 from mjp.cli.aladin import COMMANDS as ALADIN
 from mjp.cli.main import COMMANDS, main
 from mjp.common.results import SCHEMA, read_results
+from mjp.reproduce.outcomes import pack
+from segmentation.scenes import TINY_SWIN, write_scenes
 from training.runs import TINY_VIT, make_pictures
 
 SMALL: dict[str, Any] = {
@@ -51,6 +53,12 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
         (),
         "--models tiny --defences none --attacks direct --pictures 1 --accuracy 20 --out out/audit",
     ),
+    "segment": (
+        (),
+        f"--data scenes --model swin_tiny_patch4_window7_224 --model-kwargs {' '.join(TINY_SWIN)} --crop 64 --epochs 1 "
+        "--batch-size 2 --decoder-channels 16 --workers 0 --device cpu --out out/segment",
+    ),
+    "reproduce": ((), "toy --collect --out toy"),
     "jigsaw": ((), "--out out/jigsaw"),
     "demo": ((), "--out out/demo"),
     "bench": ((), "train --repeats 1"),
@@ -81,11 +89,24 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_pictures(home / "data")
     make_gallery(home / "pictures", 4)
     make_model(home / "al")
+    write_scenes(home / "scenes", count=2)
+    write_cell(home / "toy" / "cells" / "A-0.json")
     model = timm.create_model("deit_tiny_patch16_224", **SMALL)
     mjp.MJP(model).save_pretrained(home / "tiny")
     cross_entropy(model(torch.rand(1, 3, 32, 32)), torch.tensor([0])).backward()
     save_file({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, home / "update.safetensors")
     return home
+
+
+def write_cell(path: Path) -> None:
+    """A cell of `mjp reproduce toy` with eight pictures, all of them right."""
+    bits = pack(torch.ones(8, dtype=torch.bool))
+    point = {"unknown": False, "sampler": "blockwise", "right": bits, "same": bits, "diff_norm": 1, "diff_relative": 1}
+    outcomes = {"right": bits, "pictures": 8, "points": [{"ratio": ratio, **point} for ratio in (0.5, 1.0)]}
+    figures = {"curve": [[1, 10.0]], "step_seconds": 0.1}
+    cell = {"run": "A", "seed": 0, "train": {}, "figures": figures, "outcomes": outcomes, "seconds": 1}
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(cell))
 
 
 @pytest.fixture

@@ -9,15 +9,11 @@ To share the work, give every machine a part (--shard 1/4, ...), copy the files 
 command with --collect.
 """
 
-from typing import TYPE_CHECKING
-
+from mjp.common.results import Results
 from mjp.reproduce.config import ReproduceConfig as Options
 
-if TYPE_CHECKING:
-    from mjp.common.results import Results
 
-
-def run(options: Options) -> "Results | None":
+def run(options: Options) -> Results:
     from mjp.reproduce.command import reproduce
 
     return reproduce(options)

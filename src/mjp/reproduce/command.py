@@ -8,7 +8,7 @@ from typing import Any
 from mjp.common.errors import InputError
 from mjp.common.files import check_folder, write_atomically
 from mjp.common.progress import duration
-from mjp.common.results import Results, write_results
+from mjp.common.results import Results, make_results, write_results
 from mjp.reproduce.cell import Place, compute, path_of
 from mjp.reproduce.collect import read_cells, summarise
 from mjp.reproduce.config import ReproduceConfig
@@ -18,8 +18,8 @@ from mjp.reproduce.scale import Cell, Scale, load_scale
 from mjp.reproduce.schedule import parse_shard, run_all
 
 
-def reproduce(options: ReproduceConfig) -> Results | None:
-    """Compute what is missing, then collect; None after --dry-run."""
+def reproduce(options: ReproduceConfig) -> Results:
+    """Compute what is missing, then collect; after --dry-run only the plan."""
     scale = load_scale(options.scale)
     folder = options.out or Path("out/reproduce") / scale.name
     cells = parse_shard(options.shard).take(scale.cells(options.seeds, options.only))
@@ -27,7 +27,8 @@ def reproduce(options: ReproduceConfig) -> Results | None:
     jobs = options.jobs or os.cpu_count() or 1
     if options.dry_run:
         _print_plan(scale, cells, missing, jobs)
-        return None
+        plan = {"cells": [cell.name for cell in cells], "missing": [cell.name for cell in missing]}
+        return make_results("reproduce", options, {**plan, "minutes": scale.minutes * len(missing) / jobs})
     check_folder(folder)
     if missing and not options.collect:
         place = _place(options, scale, folder)
