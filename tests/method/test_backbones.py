@@ -221,12 +221,12 @@ def test_a_training_step_of_a_swin_with_ape_reaches_every_parameter(name: str) -
 
 
 def test_all_reasons_are_given_at_once() -> None:
-    with pytest.raises(mjp.InputError, match=r"ResNet.*no absolute position embeddings.*`ape` is for Swin"):
+    with pytest.raises(mjp.InputError, match=r"ResNet.*no position embeddings.*`ape` is for Swin"):
         mjp.MJP(cnn(), mjp.variant("J", ape=True))
 
 
 def test_all_reasons_against_a_vit_are_given_at_once() -> None:
-    with pytest.raises(mjp.InputError, match=r"its patch.*no absolute position.*`ape` is for Swin"):
+    with pytest.raises(mjp.InputError, match=r"its patch.*no position embeddings.*`ape` is for Swin"):
         mjp.MJP(vit(pos_embed="none"), mjp.variant("J", ape=True, cell=16))
 
 

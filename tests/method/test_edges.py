@@ -16,14 +16,16 @@ import mjp
 from method.tiny import SMALL_VIT, cnn, pictures, swin, vit
 
 
-def eva() -> Any:
-    return timm.create_model("eva02_tiny_patch14_224", img_size=28, depth=1, embed_dim=48, num_heads=3, num_classes=10)
+def crossvit() -> Any:
+    return timm.create_model("crossvit_9_240")
 
 
-@pytest.mark.parametrize("config", ["private", mjp.variant("J")])
+@pytest.mark.parametrize("config", ["private", None, mjp.variant("J"), mjp.variant("B")])
 def test_positions_that_cannot_be_hidden_are_refused_not_dropped(config: Any) -> None:
-    with pytest.raises(mjp.InputError, match="how Eva uses its position embeddings is not known"):
-        mjp.MJP(eva(), config)
+    with pytest.raises(
+        mjp.InputError, match=r"absolute positions \(pos_embed_0\), and how CrossVit uses them is not known"
+    ):
+        mjp.MJP(crossvit(), config)
 
 
 def test_a_preset_drops_nothing_for_other_reasons() -> None:
@@ -33,7 +35,7 @@ def test_a_preset_drops_nothing_for_other_reasons() -> None:
 
 @pytest.mark.parametrize("config", ["private", None])
 def test_a_preset_that_loses_its_positions_says_so(config: str | None) -> None:
-    with pytest.warns(UserWarning, match="ResNet has no absolute position embeddings.*only the jigsaw is left"):
+    with pytest.warns(UserWarning, match="ResNet: it has no position embeddings.*only the jigsaw is left"):
         model = mjp.MJP(cnn(), config)
     assert model.config.position == "keep"
 

@@ -103,9 +103,10 @@ def picture_outcomes(
 
 
 def position_views(model: MJP) -> dict[bool, nn.Module]:
-    """The model with its positions kept, and if it has an E_unk, with that: both share their weights."""
-    keeping = model if model.unknown is None else MJP(model.unwrap(), variant("E", cell=model.config.cell)).eval()
-    return {False: keeping} if model.unknown is None else {True: model, False: keeping}
+    """The model with its positions kept, and if it can hide them, with that: both share their weights."""
+    if not model.hides_positions:
+        return {False: model}
+    return {True: model, False: MJP(model.unwrap(), variant("E", cell=model.config.cell)).eval()}
 
 
 def _accuracy(plain: MJPOutput, labels: Tensor) -> Tensor:

@@ -16,15 +16,30 @@ from mjp.method.plan import Plan
 from mjp.method.positions import Positions
 
 DEFAULT_CELL = 16  # pixels: side of a jigsaw piece where the model has no patch of its own
-NO_POSITIONS = "it has no absolute position embeddings to hide or localise"
+NO_POSITIONS = "it has no position embeddings to hide or localise"
 JIGSAW_ONLY = "position='keep' and localize='none' give the jigsaw alone"
+
+
+class Remedy(NamedTuple):
+    """Settings that a preset gives up on a model to which they mean nothing."""
+
+    changes: dict[str, Any]
+    advice: str  # for a configuration that a person wrote, and that is refused
+    remains: str  # for the warning when a preset is changed
+
+
+JIGSAW_ALONE = Remedy({"position": "keep", "localize": "none"}, JIGSAW_ONLY, "only the jigsaw is left")
+NO_LOCALIZATION = Remedy({"localize": "none"}, "set localize='none'", "the localization loss (DAL) is off")
 
 
 class Obstacle(NamedTuple):
     """Why a model cannot carry a configuration."""
 
     reason: str
-    jigsaw_remains: bool = False  # True: there is nothing to hide or localise, so the jigsaw alone loses nothing
+    remedy: Remedy | None = None  # None: giving something up is for the caller to decide
+
+    def __str__(self) -> str:
+        return self.reason if self.remedy is None else f"{self.reason}: {self.remedy.advice}"
 
 
 class TokenParts(NamedTuple):
@@ -40,8 +55,8 @@ class Adapter(Protocol):
     """A model family. Positions of any kind go through `forward_features`, which sees which slots are hidden.
 
     A family with a learned absolute table returns it from `stored_table` and `position_table`; localization and the
-    study of positions read it there. A family with other positions (rotary, relative) returns None from both and
-    applies `positions.mask` in its blocks.
+    study of positions read it there. Positions of other kinds (rotary) are hidden in the blocks, by `positions.mask`;
+    a model that has no others returns None from both.
     """
 
     handles: ClassVar[tuple[type[nn.Module], ...]]
@@ -65,6 +80,10 @@ class Adapter(Protocol):
     @classmethod
     def build(cls, model: Any, config: MJPConfig) -> "Adapter":
         """The adapter for a model without obstacles."""
+
+    @classmethod
+    def rotation_angles(cls, model: Any) -> int:
+        """How many angles a rotation of a patch has, the same in every head and block; 0 without rotary positions."""
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         """Rows and columns of jigsaw pieces in (B, C, H, W) images; refuses sizes that the model cannot take."""

@@ -19,6 +19,7 @@ Targets = Literal["grid", "unit"]
 Reduction = Literal["sum", "mean"]
 SamplerName = Literal["blockwise", "reference", "uniform"]
 UnknownInit = Literal["normal", "mean", "zeros"]
+UnknownRotation = Literal["identity", "learned"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,8 @@ class MJPConfig:
     """Mask ratio γ: the share of patches that is masked and shuffled."""
     position: Position = "unknown"
     """Position embedding of a masked slot: keep its own; none (no position embeddings at all); index (a second learned
-    table added to every slot); unknown (one vector E_unk shared by all masked slots)."""
+    table added to every slot); unknown (one vector E_unk, one rotation in rotary models, shared by all masked
+    slots)."""
     localize: Localize = "nln"
     """Head of the dense absolute localization loss: none, ln (linear), nln (one hidden layer), pca (no parameters)."""
     localize_weight: float = 0.01
@@ -61,6 +63,9 @@ class MJPConfig:
     """Give a Swin a learned absolute position embedding (zero at first), without which it has nothing to hide."""
     unknown_init: UnknownInit = "normal"
     """How E_unk starts: normal (σ .02, as timm starts its table), mean (of the table) or zeros."""
+    unknown_rotation: UnknownRotation = "identity"
+    """How models with rotary positions turn masked patches: not at all (identity), or by angles that all of them share
+    and that are learned, from zero on."""
     seed: int = 0
     """Seed of the generator for E_unk, the localization head and the plans."""
 
@@ -81,13 +86,20 @@ class MJPConfig:
         if whole("seed", self.seed) >= 2**63:
             raise InputError(f"seed must be below 2**63, not {self.seed}")
         aspect_range(self.aspect)
+        if self.unknown_rotation == "learned" and self.position != "unknown":
+            raise InputError("unknown_rotation='learned' is the rotation of hidden patches: set position='unknown'")
         if self.ape and self.position == "none":
             raise InputError("ape adds position embeddings, position='none' removes them: choose one")
 
     @property
     def needs_positions(self) -> bool:
-        """Whether this configuration makes sense only on a model with absolute position embeddings."""
+        """Whether this configuration makes sense only on a model with position embeddings."""
         return self.position in ("index", "unknown") or self.localize != "none"
+
+    @property
+    def touches_positions(self) -> bool:
+        """Whether this configuration hides, changes or erases positions: how the model uses them must be known."""
+        return self.needs_positions or self.position == "none"
 
     def to_dict(self) -> dict[str, Any]:
         """All fields by name, as config.json stores them."""
@@ -114,6 +126,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "localize_reduction": get_args(Reduction),
     "sampler": get_args(SamplerName),
     "unknown_init": get_args(UnknownInit),
+    "unknown_rotation": get_args(UnknownRotation),
 }
 
 _PLAIN = MJPConfig(shuffle="none", position="keep", localize="none")

@@ -56,9 +56,10 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
 
     Args:
         model: An image classifier created by timm. It is wrapped, not copied.
-        config: An MJPConfig, or the name of a preset; "paper" by default. On a model without absolute position
-            embeddings only the jigsaw is left of a preset, and a warning says so; an MJPConfig that the model cannot
-            carry is refused with all the reasons.
+        config: An MJPConfig, or the name of a preset; "paper" by default. A preset loses what means nothing
+            to the model, and a warning says so: without position embeddings only the jigsaw is left, without a table
+            of them the localization loss is off. An MJPConfig that the model cannot carry is refused with all the
+            reasons.
     """
 
     def __init__(self, model: nn.Module, config: MJPConfig | str | None = None) -> None:
@@ -75,6 +76,7 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
         self.pos_embed = nn.Parameter(self.adapter.new_table(model)) if config.ape else None  # a ViT has its own
         self.index: nn.Parameter | None = None
         self.unknown: nn.Parameter | None = None
+        self.rotation: nn.Parameter | None = None
         self.localizer: Localizer | None = None
         self.table_grid = self.adapter.token_grid(model)  # of the tables that belong to the wrapper
         self._erasing: RemovableHandle | None = None
@@ -84,7 +86,10 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
             self._warn_if_nothing_moves((self.table_grid[0] // rows, self.table_grid[1] // columns))
 
     def _add_parameters(self) -> None:
-        """What the configuration adds to a model with an absolute position table."""
+        """What the configuration adds to a model: angles for rotary positions, and more for an absolute table."""
+        if self.config.unknown_rotation == "learned":  # zero: the identity
+            weight = next(self.model.parameters())
+            self.rotation = nn.Parameter(weight.new_zeros(self.adapter.rotation_angles(self.model)))
         table = self.adapter.position_table(self.model, None, self.pos_embed)
         if table is None:
             return
@@ -146,19 +151,24 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
             plan: The jigsaw to carry out. Without one, train mode draws one and eval mode leaves the images alone.
 
         Returns:
-            Summary (B, D), prefix (B, K, D), patches (B, N, D), and hidden (B, N): True where E_unk took the place of
-            the position. A token that covers several jigsaw pieces is hidden if any of them is.
+            Summary (B, D), prefix (B, K, D), patches (B, N, D), and hidden (B, N): True where the position was
+            hidden. A token that covers several jigsaw pieces is hidden if any of them is.
         """
         if plan is None and self.training:
             plan = self.sample_plan(images)
         parts = self.adapter.split_tokens(self.model, self.forward_features(images, plan))
-        if plan is None or self.config.position != "unknown":
+        if plan is None or not self.hides_positions:
             return parts
         return parts._replace(hidden=pooled_mask(plan, parts.patches.shape[1]))
 
     def grid(self, images: Tensor) -> tuple[int, int]:
         """Rows and columns of jigsaw pieces in (B, C, H, W) images; refuses a size that the model cannot take."""
         return self.adapter.grid(self.model, images)
+
+    @property
+    def hides_positions(self) -> bool:
+        """Whether a plan hides the positions of masked patches."""
+        return self.config.position == "unknown"
 
     def position_table(self, grid: tuple[int, int] | None = None) -> Tensor | None:
         """The absolute position embeddings of the patches, everything that MJP adds included.
@@ -253,9 +263,8 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
         return plan
 
     def _positions(self, plan: Plan) -> Positions:
-        hides = self.config.position == "unknown"
-        mask = token_mask(plan, self.adapter.tokens_per_cell) if hides else None
-        return Positions(self.position_table(plan.grid), self.unknown, mask)
+        mask = token_mask(plan, self.adapter.tokens_per_cell) if self.hides_positions else None
+        return Positions(self.position_table(plan.grid), self.unknown, mask, self.rotation)
 
     def _localization(self, table: Tensor | None, plan: Plan) -> Tensor | None:
         if self.localizer is None or table is None:

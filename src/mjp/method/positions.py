@@ -15,6 +15,7 @@ class Positions(NamedTuple):
     table: Tensor | None  # (1, N, D) absolute positions of the patches; None: the model has none
     unknown: Tensor | None  # (D,) E_unk, which takes the place of hidden rows of the table
     mask: Tensor | None  # (B or 1, N) bool, True = hidden; None: every slot keeps its position
+    rotation: Tensor | None = None  # (d/2,) learned angles of hidden slots in rotary models; None: they are not turned
 
     def absolute(self) -> Tensor | None:
         """The table with its hidden rows replaced, (B or 1, N, D)."""

@@ -75,7 +75,7 @@ class TimmSurface(nn.Module):
         names = {f"{PREFIX}{name}" for name in timm_names}
         parameters = {name for name, _ in self.named_parameters()}
         if "pos_embed" in timm_names or "pos_embed" in parameters:
-            names |= {"unknown", "index", "pos_embed"}
+            names |= {"unknown", "index", "pos_embed", "rotation"}
         return names & parameters
 
     @property

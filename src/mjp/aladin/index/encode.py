@@ -27,7 +27,7 @@ class PictureEncoder:
         self.model = model
         self.ratio = fraction("--mask-ratio", mask_ratio)
         backbone = model.vision.model
-        hides = isinstance(backbone, MJP) and backbone.unknown is not None and backbone.adapter.exchangeable
+        hides = isinstance(backbone, MJP) and backbone.hides_positions and backbone.adapter.exchangeable
         if self.ratio and not hides:
             raise InputError(
                 f"--mask-ratio needs a backbone that can hide positions, a ViT with E_unk; {model.vision.name} cannot: "

@@ -38,9 +38,9 @@ def adapter_for(model: Any, config: MJPConfig) -> Adapter:
     """The nearest adapter that can carry the configuration; refuses, with all the reasons at once, if none can."""
     obstacles = obstacles_of(model, config)
     if obstacles:
-        reasons = "; ".join(obstacle.reason for obstacle in obstacles)
+        reasons = "; ".join(str(obstacle) for obstacle in obstacles)
         raise InputError(f"MJP cannot wrap this {type(model).__name__} as configured: {reasons}")
-    return next(a for a in _candidates(model) if not a.obstacles(model, config)).build(model, config)
+    return next(a for a in _candidates(model) if not _obstacles(a, model, config)).build(model, config)
 
 
 def obstacles_of(model: Any, config: MJPConfig) -> list[Obstacle]:
@@ -48,20 +48,20 @@ def obstacles_of(model: Any, config: MJPConfig) -> list[Obstacle]:
     if not isinstance(model, nn.Module):
         kind = type(model).__name__
         return [Obstacle(f"it is a {kind}, not a torch module: create it with timm.create_model(name)")]
-    answers = [adapter.obstacles(model, config) for adapter in _candidates(model)]
+    answers = [_obstacles(adapter, model, config) for adapter in _candidates(model)]
     return answers[0] if all(answers) else []
 
 
 def fit_config(config: MJPConfig, model: Any) -> MJPConfig:
-    """The configuration, or its jigsaw alone, with a warning, on a model that has no positions to hide."""
+    """The configuration, or what is left of it on a model that lacks what it hides or localises, with a warning."""
     obstacles = obstacles_of(model, config)
-    if not obstacles or not all(obstacle.jigsaw_remains for obstacle in obstacles):
+    remedies = [obstacle.remedy for obstacle in obstacles if obstacle.remedy is not None]
+    if len(remedies) < len(obstacles):
         return config  # whatever else is in the way is for the caller to decide
-    warnings.warn(
-        f"{type(model).__name__} has no absolute position embeddings to hide or localise: only the jigsaw is left",
-        stacklevel=3,
-    )
-    return replace(config, position="keep", localize="none")
+    for obstacle, remedy in zip(obstacles, remedies, strict=True):
+        warnings.warn(f"{type(model).__name__}: {obstacle.reason}; {remedy.remains}", stacklevel=3)
+        config = replace(config, **remedy.changes)
+    return config
 
 
 def split_tokens(model: nn.Module, features: Tensor) -> TokenParts:
@@ -73,3 +73,10 @@ def _candidates(model: nn.Module) -> list[type[Adapter]]:
     """The adapters that handle a class of this model, the most specific class first."""
     adapters = [family.ADAPTER for family in families().values()]
     return [adapter for kind in type(model).__mro__ for adapter in adapters if kind in adapter.handles]
+
+
+def _obstacles(adapter: type[Adapter], model: nn.Module, config: MJPConfig) -> list[Obstacle]:
+    obstacles = adapter.obstacles(model, config)
+    if config.unknown_rotation == "learned" and not adapter.rotation_angles(model):
+        obstacles.append(Obstacle("it has no rotary positions: leave `unknown_rotation` unset"))
+    return obstacles

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mjp.common.errors import InputError
 from mjp.method.adapter import (
     DEFAULT_CELL,
+    JIGSAW_ALONE,
     JIGSAW_ONLY,
     NO_POSITIONS,
     Obstacle,
@@ -20,6 +21,7 @@ from mjp.method.adapter import (
 )
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
+from mjp.method.position_parts import described, position_parts
 from mjp.method.positions import Positions
 from mjp.method.shuffle import shuffle_image
 from mjp.pictures.patches import image_grid
@@ -39,12 +41,12 @@ class Pixels:
         obstacles = []
         if not (hasattr(model, "forward_features") and hasattr(model, "forward_head")):
             obstacles.append(Obstacle("it has no forward_features and forward_head: wrap a timm image classifier"))
-        has_positions = getattr(model, "pos_embed", None) is not None
-        if has_positions and (config.needs_positions or config.position == "none"):
-            reason = f"how {type(model).__name__} uses its position embeddings is not known: it needs its own adapter"
-            obstacles.append(Obstacle(f"{reason}; {JIGSAW_ONLY}"))
+        parts = position_parts(model) if config.touches_positions else {}
+        if parts:
+            reason = f"it has {described(parts)}, and how {type(model).__name__} uses them is not known"
+            obstacles.append(Obstacle(f"{reason}: it needs its own adapter; {JIGSAW_ONLY}"))
         elif config.needs_positions:
-            obstacles.append(Obstacle(f"{NO_POSITIONS}: {JIGSAW_ONLY}", jigsaw_remains=True))
+            obstacles.append(Obstacle(NO_POSITIONS, JIGSAW_ALONE))
         if config.ape:
             obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         stride = _first_stride(model)
@@ -58,6 +60,10 @@ class Pixels:
         stride = _first_stride(model)
         cell = config.cell or stride * math.ceil(DEFAULT_CELL / stride)
         return cls((cell, cell))
+
+    @classmethod
+    def rotation_angles(cls, model: Any) -> int:
+        return 0
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         return image_grid(images, self.cell)

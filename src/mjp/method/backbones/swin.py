@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from mjp.method.adapter import (
     DEFAULT_CELL,
+    JIGSAW_ALONE,
     JIGSAW_ONLY,
-    NO_POSITIONS,
     Obstacle,
+    Remedy,
     TokenParts,
     channels_first,
     map_tokens,
@@ -24,6 +25,9 @@ from mjp.method.plan import Plan
 from mjp.method.positions import Positions
 from mjp.method.shuffle import shuffle_image
 from mjp.pictures.patches import image_grid
+
+RELATIVE_ONLY = "its positions are relative biases in every attention layer, which cannot be hidden or localised"
+WITH_TABLE = f"ape=True gives it absolute positions, which can; {JIGSAW_ONLY}"
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,9 @@ class Swin:
             reason = f"a jigsaw piece of {cell} pixels is not a multiple of its patch {patch}: set `cell`"
             obstacles.append(Obstacle(reason))
         if config.needs_positions and not config.ape:
-            reason = f"{NO_POSITIONS}: ape=True gives it some, {JIGSAW_ONLY}"
-            obstacles.append(Obstacle(reason, jigsaw_remains=True))
+            obstacles.append(Obstacle(RELATIVE_ONLY, Remedy(JIGSAW_ALONE.changes, WITH_TABLE, JIGSAW_ALONE.remains)))
+        if config.position == "none":
+            obstacles.append(Obstacle(f"{RELATIVE_ONLY}, and position='none' cannot erase them: {JIGSAW_ONLY}"))
         return obstacles
 
     @classmethod
@@ -53,6 +58,10 @@ class Swin:
         cell = config.cell or DEFAULT_CELL
         height, width = model.patch_embed.patch_size
         return cls((cell, cell), (cell // height, cell // width))
+
+    @classmethod
+    def rotation_angles(cls, model: Any) -> int:
+        return 0
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         return image_grid(images, self.cell)

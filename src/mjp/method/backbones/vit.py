@@ -11,9 +11,19 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mjp.common.errors import InputError
-from mjp.method.adapter import JIGSAW_ONLY, NO_POSITIONS, Obstacle, TokenParts, no_table, resample_table, token_parts
+from mjp.method.adapter import (
+    JIGSAW_ALONE,
+    JIGSAW_ONLY,
+    NO_POSITIONS,
+    Obstacle,
+    TokenParts,
+    no_table,
+    resample_table,
+    token_parts,
+)
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan, identity_plan
+from mjp.method.position_parts import described, position_parts
 from mjp.method.positions import Positions
 from mjp.method.shuffle import shuffle_image, shuffle_tokens
 from mjp.pictures.patches import image_grid
@@ -37,14 +47,8 @@ class ViT:
             VisionTransformerDistilled._pos_embed,
         ):
             obstacles.append(Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter"))
-        embed = model.patch_embed
-        if not isinstance(embed, PatchEmbed) or embed.proj.kernel_size != embed.proj.stride:
-            reason = "its patches overlap or pass a convolutional stem, so its positions cannot be hidden"
-            obstacles.append(Obstacle(f"{reason}: {JIGSAW_ONLY}"))
-        elif config.cell is not None and (config.cell, config.cell) != tuple(embed.patch_size):
-            obstacles.append(Obstacle(f"a ViT's jigsaw piece is its patch, {embed.patch_size}: leave `cell` unset"))
-        if model.pos_embed is None and config.needs_positions:
-            obstacles.append(Obstacle(f"{NO_POSITIONS}: {JIGSAW_ONLY}", jigsaw_remains=True))
+        obstacles += patch_obstacles(model, config)
+        obstacles += position_obstacles(model, config, hides=("pos_embed",))
         if config.ape:
             reason = "`ape` is for Swin; a ViT has its own absolute position embedding: leave `ape` unset"
             obstacles.append(Obstacle(reason))
@@ -54,6 +58,10 @@ class ViT:
     def build(cls, model: Any, config: MJPConfig) -> "ViT":
         height, width = model.patch_embed.patch_size
         return cls((height, width))
+
+    @classmethod
+    def rotation_angles(cls, model: Any) -> int:
+        return 0
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         grid = image_grid(_padded(model, images), self.cell)
@@ -83,13 +91,9 @@ class ViT:
         return resample_table(patches if extra is None else patches + extra, grid, model.patch_embed.grid_size)
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
-        images = _padded(model, images)
-        if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
-            images = shuffle_image(images, plan, self.cell)
-            plan = identity_plan(len(images), plan.grid, device=images.device)
-        tokens = model.patch_embed(images)  # (B, N, D), or (B, h, w, D) when the size is dynamic
-        tokens = shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0)
-        tokens = _with_prefix(model, tokens, positions.absolute())
+        tokens = embedded_tokens(model, images, plan, positions.absolute(), self.cell)
+        if model.pos_embed is not None:
+            tokens = model.pos_drop(tokens)
         tokens = model.norm_pre(model.patch_drop(tokens))
         tokens = checkpoint_seq(model.blocks, tokens) if model.grad_checkpointing else model.blocks(tokens)
         normed: Tensor = model.norm(tokens)
@@ -105,6 +109,38 @@ class ViT:
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         prefix = model.num_prefix_tokens
         return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.has_class_token)
+
+
+def patch_obstacles(model: Any, config: MJPConfig) -> list[Obstacle]:
+    """What is in the way when patches are not the pieces of a jigsaw."""
+    embed = model.patch_embed
+    if not isinstance(embed, PatchEmbed) or embed.proj.kernel_size != embed.proj.stride:
+        reason = "its patches overlap or pass a convolutional stem, so their places cannot be hidden"
+        return [Obstacle(f"{reason}: {JIGSAW_ONLY}")]
+    if config.cell is not None and (config.cell, config.cell) != tuple(embed.patch_size):
+        return [Obstacle(f"a ViT's jigsaw piece is its patch, {embed.patch_size}: leave `cell` unset")]
+    return []
+
+
+def position_obstacles(model: Any, config: MJPConfig, *, hides: tuple[str, ...]) -> list[Obstacle]:
+    """What is in the way when a model has positions beside those that its adapter hides, or none at all."""
+    parts = position_parts(model)
+    others = {name: kind for name, kind in parts.items() if name.split(".")[0] not in hides}
+    if not config.touches_positions:
+        return []
+    if others:
+        return [Obstacle(f"it has {described(others)}, which cannot be hidden: {JIGSAW_ONLY}")]
+    return [Obstacle(NO_POSITIONS, JIGSAW_ALONE)] if config.needs_positions and not parts else []
+
+
+def embedded_tokens(model: Any, images: Tensor, plan: Plan, positions: Tensor | None, cell: tuple[int, int]) -> Tensor:
+    """Patches embedded, shuffled, with their positions and behind the prefix tokens, (B, K + N, D)."""
+    images = _padded(model, images)
+    if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
+        images = shuffle_image(images, plan, cell)
+        plan = identity_plan(len(images), plan.grid, device=images.device)
+    tokens = model.patch_embed(images)  # (B, N, D), or (B, h, w, D) when the size is dynamic
+    return _with_prefix(model, shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0), positions)
 
 
 def _padded(model: Any, images: Tensor) -> Tensor:
@@ -131,7 +167,7 @@ def _with_prefix(model: Any, tokens: Tensor, positions: Tensor | None) -> Tensor
         if positions is not None and not model.no_embed_class:
             first = first + model.pos_embed[:, : _prefix_rows(model)]
         tokens = torch.cat([first.expand(len(tokens), -1, -1), tokens], 1)
-    return tokens if positions is None else model.pos_drop(tokens)
+    return tokens
 
 
 ADAPTER = ViT

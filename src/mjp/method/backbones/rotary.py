@@ -1,0 +1,123 @@
+"""Rotary positions (timm's Eva: EVA-02, vit_*_rope_*, DINOv3): masked patches share one rotation in every block.
+
+Where the model also has an absolute table (EVA-02), E_unk hides it as in a ViT, at the same time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from timm.layers import apply_keep_indices_nlc
+from timm.models import Eva, checkpoint
+from torch import Tensor, nn
+
+from mjp.method.adapter import NO_LOCALIZATION, Obstacle, TokenParts, token_parts
+from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles
+from mjp.method.config import MJPConfig
+from mjp.method.plan import Plan
+from mjp.method.positions import Positions
+
+
+@dataclass(frozen=True)
+class Rotary(ViT):
+    """timm's Eva: rotations that are fixed, computed for any size, or learned for every block; with a table or not."""
+
+    handles: ClassVar[tuple[type[nn.Module], ...]] = (Eva,)
+
+    @classmethod
+    def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
+        kind = type(model)
+        obstacles = []
+        if kind.forward_features is not Eva.forward_features or kind._pos_embed is not Eva._pos_embed:
+            obstacles.append(Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter"))
+        obstacles += patch_obstacles(model, config)
+        obstacles += position_obstacles(model, config, hides=("pos_embed", "rope"))
+        if model.rope is not None:
+            obstacles += _rotation_obstacles(model, config)
+        if config.ape:
+            obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
+        return obstacles
+
+    @classmethod
+    def rotation_angles(cls, model: Any) -> int:
+        return 0 if model.rope is None else int(model.blocks[0].attn.head_dim) // 2
+
+    def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
+        tokens = model.pos_drop(embedded_tokens(model, images, plan, positions.absolute(), self.cell))
+        remaining = None  # indices of the patches that patch dropout leaves, (B, n)
+        if model.patch_drop is not None:
+            tokens, remaining = model.patch_drop(tokens)
+        tokens = model.norm_pre(tokens)
+        rotations = _rotations(model, plan.grid, positions, remaining, len(tokens))
+        for block, rotation in zip(model.blocks, rotations, strict=True):
+            if model.grad_checkpointing:
+                tokens = checkpoint(block, tokens, rope=rotation)
+            else:
+                tokens = block(tokens, rope=rotation)
+        normed: Tensor = model.norm(tokens)
+        return normed
+
+    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
+        pooled = model.forward_head(features, pre_logits=True)
+        return model.head(pooled), pooled
+
+    @classmethod
+    def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
+        prefix = model.num_prefix_tokens
+        return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.cls_token is not None)
+
+
+def _rotation_obstacles(model: Any, config: MJPConfig) -> list[Obstacle]:
+    """What means nothing to rotations, or to a model whose positions are all rotations."""
+    obstacles = []
+    if config.position == "none":
+        obstacles.append(Obstacle("position='none' erases a table, not rotations: position='unknown' hides them"))
+    if model.pos_embed is None and config.position == "index":
+        obstacles.append(Obstacle("its positions are rotations, with no table to add an index embedding to"))
+    if model.pos_embed is None and config.localize != "none":
+        obstacles.append(Obstacle("its positions are rotations, with no table to localise", NO_LOCALIZATION))
+    return obstacles
+
+
+def _rotations(
+    model: Any, grid: tuple[int, int], positions: Positions, remaining: Tensor | None, batch: int
+) -> Iterator[Tensor | None]:
+    """What each block turns its patches by: sines, then cosines, (N, 2d) or, per image and head, (B, H, N, 2d)."""
+    depth = len(model.blocks)
+    if model.rope is None:
+        yield from [None] * depth
+        return
+    table = model.rope.get_embed(shape=grid) if model.dynamic_img_size else model.rope.get_embed()
+    hidden = None if positions.mask is None else (positions.mask, _unknown_rotation(model, table, positions.rotation))
+    if model.rope_mixed:  # (depth, H, N, 2d): one block at a time, since all of them per image would not fit
+        yield from (_rotation(block_table, hidden, remaining, batch) for block_table in table)
+    else:
+        yield from [_rotation(table, hidden, remaining, batch)] * depth
+
+
+def _rotation(table: Tensor, hidden: tuple[Tensor, Tensor] | None, remaining: Tensor | None, batch: int) -> Tensor:
+    """A table, (N, 2d) or (H, N, 2d), with the unknown rotation at masked slots, and without dropped patches."""
+    if hidden is not None:
+        mask, unknown = hidden
+        table = torch.where(mask[:, None, :, None], unknown, table)  # (B or 1, 1 or H, N, 2d)
+    if remaining is not None:
+        table = table.unsqueeze(0) if table.ndim == 2 else table
+        table = table.expand(batch, *table.shape[-3:])
+        table = apply_keep_indices_nlc(table, table, remaining, pos_embed_has_batch=True)
+    return table
+
+
+def _unknown_rotation(model: Any, table: Tensor, angles: Tensor | None) -> Tensor:
+    """The rotation that all masked slots share, (2d,): by the learned angles, (d/2,), or the identity."""
+    if angles is None:
+        angles = table.new_zeros(table.shape[-1] // 4)
+    angles = angles.tile(2) if model.blocks[0].attn.rotate_half else angles.repeat_interleave(2)
+    return torch.cat([angles.sin(), angles.cos()]).to(table.dtype)
+
+
+ADAPTER = Rotary
+EXAMPLE = (
+    "eva02_tiny_patch14_224",
+    {"img_size": 32, "patch_size": 8, "depth": 2, "embed_dim": 48, "num_heads": 3, "num_classes": 10},
+)
