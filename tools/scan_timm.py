@@ -2,9 +2,10 @@
 
     python tools/scan_timm.py docs/models.md
 
-Models are built on the meta device, without numbers in their weights: about ten minutes for all of them.
+Models are built on the meta device, without numbers in their weights: a few minutes for all of them.
 """
 
+import re
 import sys
 import warnings
 from collections import defaultdict
@@ -27,6 +28,7 @@ MEANINGS = {
     JIGSAW: "a preset shuffles and hides nothing; a warning says why",
     REFUSED: 'a preset is refused with this reason; `mjp.variant("E")` gives the jigsaw alone',
 }
+LAST_NAME = re.compile(r"\((?:\w+\.)+(\w+)\)")  # of a part: in which block it is differs between models of a class
 FILLS = ("uniform_", "normal_", "erfinv_", "clamp_", "fill_", "zero_", "copy_", "mul_", "add_", "div_")
 
 
@@ -56,7 +58,7 @@ def judge(model: nn.Module) -> Verdict:
         config = fit_config(private, model)
     lost = "; ".join(str(warning.message).removeprefix(f"{kind}: ") for warning in caught)
     if obstacles := obstacles_of(model, config):
-        return Verdict(kind, REFUSED, obstacles[0].reason.split(": ")[0])
+        return Verdict(kind, REFUSED, LAST_NAME.sub(r"(\1)", obstacles[0].reason.split(": ")[0]))
     if config.position == "unknown" and adapter_for(model, config).exchangeable:
         return Verdict(kind, HIDDEN, lost)
     return Verdict(kind, JIGSAW, lost)
@@ -74,11 +76,11 @@ def table(verdicts: dict[str, Verdict]) -> str:
         "This page is written by `tools/scan_timm.py`.",
     ]
     for outcome, meaning in MEANINGS.items():
-        chosen = sorted((verdict for verdict in rows if verdict.outcome == outcome), key=lambda verdict: verdict.kind)
-        count = sum(len(rows[verdict]) for verdict in chosen)
+        section = sorted((verdict for verdict in rows if verdict.outcome == outcome), key=lambda verdict: verdict.kind)
+        count = sum(len(rows[verdict]) for verdict in section)
         lines += ["", f"## {outcome.capitalize()}: {count:,}", "", f"{meaning[0].upper()}{meaning[1:]}.", ""]
         lines += ["| class | models | for example | remarks |", "|---|---|---|---|"]
-        lines += [f"| {v.kind} | {len(rows[v])} | `{rows[v][0]}` | {v.reason} |" for v in chosen]
+        lines += [f"| {v.kind} | {len(rows[v])} | `{rows[v][0]}` | {v.reason} |" for v in section]
     return "\n".join([*lines, ""])
 
 

@@ -23,8 +23,9 @@ def double(model: Any) -> Any:
     """The model in float64; timm computes mixed frequencies in float32 always, and wants the grid in it too."""
     model.double()
     for module in model.modules():
-        if isinstance(module, RotaryEmbeddingMixed) and module.t_x is not None:
-            module.t_x, module.t_y = module.t_x.float(), module.t_y.float()
+        if isinstance(module, RotaryEmbeddingMixed):
+            for grid in module.buffers():
+                grid.data = grid.data.float()
     return model
 
 
@@ -94,7 +95,7 @@ def test_hiding_the_table_alone_is_not_enough() -> None:
     features = [
         model.adapter.forward_features(model.model, images, order, positions._replace(table=table))
         for order in (plan, reordered(plan))
-        for table in [torch.zeros_like(positions.table)]  # type: ignore[arg-type]
+        for table in [torch.zeros_like(positions.table)]
     ]
     assert not torch.allclose(features[0][:, 0], features[1][:, 0], atol=1e-6)
 
@@ -131,7 +132,7 @@ def test_a_common_angle_of_all_patches_shows_only_beside_what_is_not_turned() ->
         half_masked(2, ratio=1.0),
     )
     before = model(images, plan).logits
-    nn.init.normal_(model.rotation, generator=generator())  # type: ignore[arg-type]
+    nn.init.normal_(model.rotation, generator=generator())
     assert torch.allclose(model(images, plan).logits, before, atol=1e-9)
     half = half_masked(2)
     assert not torch.allclose(model(images, half).logits, hiding(network)(images, half).logits, atol=1e-6)
@@ -191,7 +192,7 @@ def test_compiles_into_one_graph_forward_and_backward(kind: str, rotation: str) 
 def test_gradient_checkpointing_changes_nothing(kind: str) -> None:
     model, images, plan = double(hiding(MODELS[kind]()).train()), pictures(2).double(), half_masked(2)
     expected = step(model, images, plan)
-    model.model.set_grad_checkpointing()  # type: ignore[operator]
+    model.model.set_grad_checkpointing()
     assert relative_difference(step(model, images, plan), expected) < 1e-12
 
 

@@ -51,8 +51,8 @@ def described(parts: dict[str, str]) -> str:
 def _named_parts(module: nn.Module) -> list[tuple[str, Any]]:
     """Parameters, buffers and modules directly in a module, and tensors that are neither, by name."""
     plain = [(name, value) for name, value in vars(module).items() if isinstance(value, Tensor)]
-    registered = [*module._parameters.items(), *module._buffers.items(), *module._modules.items()]
-    return [(name, part) for name, part in [*registered, *plain] if part is not None]
+    tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+    return [*tensors, *module.named_children(), *plain]
 
 
 def _kind(name: str, part: Any) -> str | None:
