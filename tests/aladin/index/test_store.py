@@ -28,6 +28,7 @@ from mjp.aladin.index.store import Index, open_or_create
 from mjp.aladin.model.aladin import Aladin, Codes
 from mjp.aladin.search.two_stage import Hit, match_hits
 from mjp.common.errors import InputError
+from mjp.method.config import variant
 from mjp.pictures.decode import open_rgb
 from processes import exit_code, start
 
@@ -414,7 +415,7 @@ def test_the_same_picture_gets_the_same_entry_whenever_it_is_indexed(model: Alad
 def test_a_backbone_without_e_unk_refuses_a_mask_ratio(
     model: Aladin, tmp_path: Path, gallery: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(model.vision.model._parameters, "unknown", None)
+    monkeypatch.setattr(model.vision.model, "config", variant("E"))
     with pytest.raises(InputError, match="E_unk"):
         take_in(gallery, tmp_path / "index", model, mask_ratio=0.5)
     assert not (tmp_path / "index").exists()
