@@ -33,6 +33,11 @@ def test_torchvision_can_be_imported_after_mjp_and_torch() -> None:
     assert run("import mjp, torch; from torchvision.transforms import v2; print(v2.Identity()(3))") == "3"
 
 
+def test_privacy_and_aladin_need_no_import_of_their_own() -> None:
+    code = "import mjp; print(mjp.privacy.audit_update.__name__, mjp.aladin.open_index.__name__)"
+    assert run(code) == "audit_update open_index"
+
+
 @pytest.mark.parametrize("name", mjp.__all__)
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(mjp, name) is not None

@@ -52,16 +52,19 @@ _HOME = {
     "spp": "mjp.method.shuffle",
     "load": "mjp.models",
 }
+_ROOMS = ("aladin", "privacy")
 __all__ = ["__version__", *_HOME]
 
 torchvision_operators.install()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"mjp.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'mjp' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_ROOMS]
