@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mjp.evaluation.batches import Batch
+from mjp.evaluation.jigsaw_metrics import METRICS
 from mjp.evaluation.sweep import Setting, picture_outcomes, sweep_settings
 from mjp.method.config import SamplerName
 from mjp.method.model import MJP
@@ -26,15 +27,16 @@ def measure_outcomes(
     """Every picture without a jigsaw and under one jigsaw for each ratio and sampler."""
     settings = [setting for sampler in samplers for setting in sweep_settings(model, ratios, sampler=sampler)]
     rows = torch.cat(list(picture_outcomes(model, batches, settings, draws=1, seed=0, device=torch.device("cpu"))))
-    points = [_point(setting, rows[:, 2 + 4 * k : 6 + 4 * k]) for k, setting in enumerate(settings)]
+    columns = rows[:, 2:].split(len(METRICS), 1)  # the metrics of each setting
+    points = [_point(*pair) for pair in zip(settings, columns, strict=True)]
     return {"right": pack(rows[:, 0] > 0), "pictures": len(rows), "points": points}
 
 
 def _point(setting: Setting, columns: Tensor) -> dict[str, Any]:
-    """The columns are top1, consistency, diff_norm and diff_relative of every picture."""
-    right, same, distance, relative = columns.T
-    means = {"diff_norm": distance.mean().item(), "diff_relative": relative.mean().item()}
-    return {**setting._asdict(), "right": pack(right > 0), "same": pack(same > 0), **means}
+    """The columns are the METRICS of every picture."""
+    values = dict(zip(METRICS, columns.T, strict=True))
+    means = {name: values[name].mean().item() for name in ("diff_norm", "diff_relative")}
+    return {**setting._asdict(), "right": pack(values["top1"] > 0), "same": pack(values["consistency"] > 0), **means}
 
 
 def pack(bits: Tensor) -> str:
