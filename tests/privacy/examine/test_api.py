@@ -128,3 +128,14 @@ def test_a_batch_is_filled_with_the_other_pictures_and_mirrored_ones() -> None:
 def test_pictures_that_are_none_are_refused(batch: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
         audit_pictures(subject(), batch)
+
+
+def test_a_module_is_audited_like_a_subject() -> None:
+    module = tiny(dtype=torch.float32)
+    module.preprocessing = subject().preprocessing
+    shown = pictures()[:1].float()
+    for model in (subject(), module):
+        guess, finding = audit_pictures(model, shown, attacks=["direct"])
+        assert (guess.attack, finding.attack) == ("guess", "direct")
+        assert finding.pictures is not None
+        assert psnr(shown[0].double(), finding.pictures[0].double()).item() > 60

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mjp.common.errors import InputError
 from mjp.method.model import MJP
-from mjp.models import Subject, find_model
+from mjp.models import Subject, as_subject, find_model
 from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.client.victim import Secret, make_update
@@ -25,7 +25,7 @@ from mjp.privacy.examine.finding import GUESS, Finding
 from mjp.privacy.examine.judge import Judge
 from mjp.privacy.examine.trial import try_attack
 from mjp.privacy.metrics import Perceptual
-from mjp.privacy.network import shared_network
+from mjp.privacy.network import as_mjp, shared_network
 from mjp.privacy.server.prior import Prior
 from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, server_seed
@@ -33,7 +33,7 @@ from mjp.privacy.update import Update, load_update
 
 
 def audit_pictures(
-    model: Subject | str,
+    model: Subject | nn.Module | str,
     pictures: Tensor,
     *,
     names: Sequence[str] | None = None,
@@ -49,7 +49,7 @@ def audit_pictures(
     """Show what updates of these pictures would give away, for every picture, defence and attack.
 
     Args:
-        model: The public model: what `mjp attack --model` takes, or a Subject of mjp.models.
+        model: The public model: a timm or MJP module, what `mjp attack --model` takes, or a Subject of mjp.models.
         pictures: (n, 3, H, W) in [0, 1], of the size that the model takes.
         names: Names of the pictures for the findings; by default their numbers.
         defences: What the client does before its update leaves, as in `mjp attack --defences`.
@@ -69,7 +69,7 @@ def audit_pictures(
     Raises:
         InputError: if an argument makes no sense; nothing has been attacked then.
     """
-    subject = find_model(model, random_weights=seed) if isinstance(model, str) else model
+    subject = _subject(model, seed)
     setup = {"attacks": find_attacks(attacks), "seed": seed, "dtype": dtype, "lpips": lpips}
     findings = []
     for finding in _examine_all(subject, pictures, defences, label, prior, setup):
@@ -77,6 +77,12 @@ def audit_pictures(
         findings.append(replace(finding, picture=name))
         watch(findings[-1])
     return findings
+
+
+def _subject(model: Subject | nn.Module | str, seed: int) -> Subject:
+    if isinstance(model, str):
+        return find_model(model, random_weights=seed)
+    return as_subject(as_mjp(model)) if isinstance(model, nn.Module) else model
 
 
 def _examine_all(
