@@ -53,6 +53,18 @@ def test_files_and_functions_are_short(path: Path) -> None:
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
 
 
+def test_no_module_imports_a_private_name() -> None:
+    imports = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} imports {alias.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("mjp"))
+        for alias in node.names
+        if is_private(alias.name)
+    ]
+    assert imports == []
+
+
 def test_private_names_stay_in_their_room() -> None:
     trees = {path: ast.parse(path.read_text()) for path in FILES}
     homes: dict[str, set[str]] = defaultdict(set)
