@@ -1,9 +1,10 @@
 """Measure what things cost on this machine; alternatives take turns, so that a disturbance hits all of them.
 
-core      what MJP adds to a training step, a shuffle relative to a copy, and drawing plans
-train     the training engine relative to a bare PyTorch loop, and MJP relative to plain training
-sweep     a sweep over mask ratios relative to plain passes over the same pictures
-attacks   how exact and how quick the closed-form attacks are
+benchmarks:
+  core      what MJP adds to a training step, a shuffle relative to a copy, and drawing plans
+  train     the training engine relative to a bare PyTorch loop, and MJP relative to plain training
+  sweep     a sweep over mask ratios relative to plain passes over the same pictures
+  attacks   how exact and how quick the closed-form attacks are
 """
 
 from dataclasses import dataclass

@@ -122,7 +122,7 @@ def check_query(text: str | None, picture: str | Path | None, *, k: int, rerank:
     whole("-k", k, least=1)
     whole("--rerank", rerank)
     if (not text) == (picture is None):
-        raise InputError("give a query in words or a picture (--picture), not both")
+        raise InputError("search with a query in words or a picture (--picture): one of them, not both")
 
 
 def open_index(
