@@ -1,11 +1,14 @@
 """Outcomes are taken from the metrics by name: a further metric changes none of them."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 import mjp
 from mjp.evaluation import jigsaw_metrics
+from mjp.evaluation.batches import Batch
 from mjp.method.model import MJPOutput
 from mjp.reproduce.outcomes import measure_outcomes
 
@@ -17,10 +20,17 @@ def constant(_: MJPOutput, __: MJPOutput, labels: Tensor) -> Tensor:
 
 
 def test_a_further_metric_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 1, "num_heads": 2, "num_classes": 4}
+    shape: dict[str, Any] = {
+        "img_size": 32,
+        "patch_size": 8,
+        "embed_dim": 24,
+        "depth": 1,
+        "num_heads": 2,
+        "num_classes": 4,
+    }
     model = mjp.MJP(timm.create_model("deit_tiny_patch16_224", **shape), mjp.variant("J", ratio=0.5))
     images = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    batches = [(images, torch.arange(6) % 4, list(range(6)))]
+    batches = [Batch(images, torch.arange(6) % 4, list(range(6)))]
     expected = measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"])
     monkeypatch.setitem(jigsaw_metrics.METRICS, "constant", constant)
     assert measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"]) == expected
