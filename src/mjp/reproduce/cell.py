@@ -75,7 +75,7 @@ def training_values(place: Place, cell: Cell) -> dict[str, Any]:
 
 
 def training_figures(folder: Path) -> dict[str, Any]:
-    """What the log of a run says: accuracy after every epoch, and the median time of a step."""
+    """What the log of a run says: accuracy after every epoch, and the median training time of a picture."""
     log = Log(folder, tensorboard=False)
     speeds = sorted(entry["images_per_second"] for entry in log.read("step"))
     epochs = log.read("epoch")
@@ -86,6 +86,6 @@ def training_figures(folder: Path) -> dict[str, Any]:
     return {
         "curve": curve,
         "top1_halfway": halfway[-1] / 100 if halfway else None,
-        "step_seconds": 1 / speeds[len(speeds) // 2],
+        "picture_seconds": 1 / speeds[len(speeds) // 2],
         "train_loss": epochs[-1]["train_loss"],
     }

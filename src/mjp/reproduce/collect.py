@@ -23,7 +23,7 @@ SHOWN = {  # column of a table: quantity
     "place_error": "place_error",
     "index_error": "index_error",
     "corruption": "corruption",
-    "step_seconds": "step_seconds",
+    "picture_seconds": "picture_seconds",
 }
 GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
 Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
@@ -98,7 +98,7 @@ def difference(cells: Cells, claim: Claim, comparisons: int) -> Difference | Non
     if not pairs or any(value is None for pair in pairs for value in pair):
         return None
     rows = [np.asarray(x) - np.asarray(y) for x, y in pairs]
-    if claim.quantity == "step_seconds":
+    if claim.quantity == "picture_seconds":
         rows = [row / np.asarray(x) for row, (x, _) in zip(rows, pairs, strict=True)]
     return paired_difference(claim.sign * np.stack(rows), comparisons=comparisons)
 

@@ -39,7 +39,7 @@ def _difference(claim: dict[str, Any]) -> str:
     found = claim["difference"]
     if found is None:
         return "–"
-    points = claim["quantity"].partition("@")[0] in ("top1", "consistency", "corruption", "step_seconds")
+    points = claim["quantity"].partition("@")[0] in ("top1", "consistency", "corruption", "picture_seconds")
     scale, unit = (100, " points") if points else (1, "")
     if found["low"] is None:
         return f"{scale * found['mean']:+.2f}{unit} ({found['seeds']} seed: no interval)"

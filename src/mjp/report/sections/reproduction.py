@@ -14,7 +14,7 @@ COLUMNS = (
     ("top1_shuffled", "top-1 at γ = .5, %", 100),
     ("diff_relative", "feature shift", 1),
 )
-SHARES = ("top1", "consistency", "corruption", "step_seconds", "top1_halfway")  # shown in points
+SHARES = ("top1", "consistency", "corruption", "picture_seconds", "top1_halfway")  # shown in points
 FIGURES = {
     "inference.png": "Accuracy and consistency over γ in inference, one line for each run; bands are one standard "
     "deviation over seeds.",
@@ -46,7 +46,7 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
         "top1",
         "consistency",
         "corruption",
-        "step_seconds",
+        "picture_seconds",
         "top1_halfway",
     )
     scale = 100 if shares else 1
