@@ -1,13 +1,15 @@
 """The models that come with the package: small, loadable by name, and as good as their cards say."""
 
+import mjp  # isort: skip  before timm: it makes torchvision importable
+
 import json
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 
-import mjp
 from mjp.common.distributed import World
 from mjp.evaluation.batches import batches, find_pictures
 from mjp.evaluation.sweep import sweep
@@ -49,3 +51,10 @@ def test_accuracy_on_the_embedded_pictures_agrees_with_the_card(name: str) -> No
 def test_an_unknown_name_is_refused_with_the_choices() -> None:
     with pytest.raises(mjp.InputError, match="choose from mini-cifar10-plain, mini-cifar10-mjp"):
         mjp.load("mini-cifar100")
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "swin_tiny_patch4_window7_224", "deit_tiny_distilled_patch16_224"])
+def test_weights_for_another_number_of_classes_build_the_model_they_belong_to(name: str) -> None:
+    weights = timm.create_model(name, num_classes=4).state_dict()
+    subject = find_model(f"timm:{name}", weights=weights)
+    assert subject.model.num_classes == 4

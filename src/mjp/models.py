@@ -77,8 +77,8 @@ def find_model(
     (and in MJP, for what it adds), take the place of the model's own. `build` is for timm: num_classes, img_size.
     """
     if text.startswith("timm:"):
-        if weights is not None and "head.bias" in weights:
-            build.setdefault("num_classes", weights["head.bias"].numel())
+        if weights is not None:
+            build = _classes_of(text.removeprefix("timm:"), weights) | build
         seed = 0 if weights is not None else random_weights
         model = MJP(create_timm(text.removeprefix("timm:"), seed, build), _config_of(weights or {}))
     elif text in SHIPPED:
@@ -122,6 +122,14 @@ def model_place(text: str) -> Path | str:
     if text.count("/") != 1 or text.startswith(("/", ".", "~")) or path.parent.is_dir():  # not a name on a hub
         raise InputError(f"there is no model {text!r}: give {NAME_A_MODEL} (shipped: {', '.join(SHIPPED)})")
     return text
+
+
+def _classes_of(name: str, weights: dict[str, Tensor]) -> dict[str, int]:
+    """The number of classes that the weights are for, as an argument of the timm model; its head has many names."""
+    config: Any = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    classifier = config.classifier if config else None
+    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier or ())
+    return next(({"num_classes": weights[f"{h}.bias"].numel()} for h in heads if f"{h}.bias" in weights), {})
 
 
 def _config_of(weights: dict[str, Tensor]) -> MJPConfig:
