@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mjp.evaluation.batches import Batch
 from mjp.evaluation.jigsaws import BLOCK, jigsaw
-from mjp.evaluation.sweep import Point, Sweep, sweep
+from mjp.evaluation.sweep import Point, Sweep, position_views, sweep
 
 CPU = torch.device("cpu")
 
@@ -188,3 +188,10 @@ def test_a_model_that_overflows_only_under_the_jigsaw_is_refused() -> None:
         subject.unknown.fill_(torch.inf)
     with pytest.raises(mjp.InputError, match="NaN or infinity"):
         measure(subject)
+
+
+def test_a_ratio_that_nobody_asked_for_is_not_complained_about(recwarn: pytest.WarningsRecorder) -> None:
+    backbone = timm.create_model("deit_tiny_patch16_224", img_size=64, depth=1, embed_dim=24, num_heads=2)
+    views = position_views(mjp.MJP(backbone, mjp.variant("J", ratio=0.5)))
+    assert set(views) == {True, False}
+    assert not [str(warning.message) for warning in recwarn if "no patch ever moves" in str(warning.message)]

@@ -106,7 +106,8 @@ def position_views(model: MJP) -> dict[bool, nn.Module]:
     """The model with its positions kept, and if it can hide them, with that: both share their weights."""
     if not model.hides_positions:
         return {False: model}
-    return {True: model, False: MJP(model.unwrap(), variant("E", cell=model.config.cell)).eval()}
+    keeping = MJP(model.unwrap(), variant("E", ratio=0.0, cell=model.config.cell)).eval()  # plans come from outside
+    return {True: model, False: keeping}
 
 
 def _accuracy(plain: MJPOutput, labels: Tensor) -> Tensor:
