@@ -20,6 +20,7 @@ from mjp.common.errors import InputError
 from mjp.training.build import build_pretrained
 from mjp.training.engine import train
 from mjp.training.pretrained import Loaded
+from mjp.training.summary import summary_lines
 from training.runs import TINY_VIT, settings, started, weights
 
 SIZES: dict[str, Any] = {"patch_size": 8, "embed_dim": 24, "depth": 1, "num_heads": 2}
@@ -262,3 +263,29 @@ def test_the_command_prints_what_it_is_about_to_do(
         "steps 8 = 2 epochs × 4, 8 pictures each",
     ):
         assert part in text, (part, text)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensor: tensor.masked_fill(tensor == tensor.max(), torch.nan), "hold NaN or infinity, first in norm"),
+        (lambda tensor: (100 * tensor).to(torch.int8), "norm.weight is of type int8, a quantised model"),
+    ],
+)
+def test_weights_that_are_not_numbers_to_start_from_are_refused(
+    tmp_path: Path, change: Callable[[Tensor], Tensor], message: str
+) -> None:
+    tensors = vit().state_dict()
+    tensors["norm.weight"] = change(tensors["norm.weight"])
+    with pytest.raises(InputError, match=message):
+        finetuned(tensor_file(tensors, tmp_path / "w.safetensors"))
+
+
+def test_the_summary_says_that_nothing_moves_in_a_model_that_takes_any_size() -> None:
+    config = settings(Path("nowhere"), Path("nowhere"), input_size=64)
+    model = mjp.MJP(timm.create_model("resnet10t", num_classes=2), mjp.variant("E", ratio=0.09))
+    lines = summary_lines(
+        config, model, loaded=None, resumed=False, frozen=[], pictures=(8, 8), step_size=4, steps_per_epoch=2
+    )
+    said = [line for line in lines if "no patch ever moves" in line]
+    assert ["0.125" in line for line in said] == [True]

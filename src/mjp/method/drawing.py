@@ -100,7 +100,7 @@ class PlanDrawing(nn.Module):
         effect = "masks one patch, which has nowhere to go" if budget else "masks nothing"
         warnings.warn(
             f"ratio={self.config.ratio:g} {effect}, on a grid of {grid[0]}x{grid[1]}: no patch ever moves. The "
-            f"smallest ratio that moves patches here is {_smallest_ratio(cells):g}",
+            f"smallest ratio that moves patches here is {smallest_ratio(cells):g}",
             stacklevel=3,
         )
 
@@ -118,6 +118,6 @@ def _restored(state: Tensor, device: torch.device, saved_rank: int, rank: int) -
     return generator.manual_seed(int.from_bytes(digest[:7], "little") + rank)
 
 
-def _smallest_ratio(cells: int) -> float:
+def smallest_ratio(cells: int) -> float:
     """The smallest ratio, to four digits, of which the budget is two."""
     return next(ratio for n in range(1, 10001) if mask_budget(ratio := n / 10000, cells) >= 2)

@@ -76,6 +76,7 @@ def load_into_timm(model: Any, source: str, weights: dict[str, Tensor]) -> Loade
     if wrong := sorted(name for name in common if _differs(fitting, expected, name)):
         shapes = [f"{n} {tuple(fitting[n].shape)} instead of {tuple(expected[n].shape)}" for n in wrong[:3]]
         raise InputError(f"{source} belongs to another model: it has {', '.join(shapes)}. Name its --model")
+    _refuse_useless(source, {name: fitting[name] for name in common}, expected)
     model.load_state_dict({name: fitting[name] for name in common}, strict=False)
     report.loaded = {f"model.{name}" for name in common}
     report.unused = {*(weights.keys() - common), *extra}
@@ -96,6 +97,16 @@ def load_into_wrapper(model: Any, weights: dict[str, Tensor], report: Loaded) ->
     report.loaded |= fitting.keys()
     report.unused -= fitting.keys()
     report.new = {name for name, _ in model.named_parameters()} - report.loaded
+
+
+def _refuse_useless(source: str, weights: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Refuse weights from which no training starts: NaN, infinity, or the integers of a quantised model."""
+    for name, tensor in sorted(weights.items()):
+        if expected[name].is_floating_point() and not tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise InputError(f"{source}: {name} is of type {kind}, a quantised model: convert it to float32")
+        if not bool(tensor.isfinite().all()):
+            raise InputError(f"the weights in {source} hold NaN or infinity, first in {name}: take another checkpoint")
 
 
 def _weights_file(path: Path) -> Path:

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from mjp.method.drawing import smallest_ratio
 from mjp.method.model import MJP
 from mjp.training.build import peak_learning_rate
 from mjp.training.config import TrainConfig
@@ -28,7 +29,7 @@ def summary_lines(
         "model": [f"{config.model} at {config.input_size} px, {_parameters(model, frozen)}"],
         "weights": weights,
         "data": [f"{pictures[0]:,} training pictures of {classes} classes, {pictures[1]:,} for validation"],
-        "jigsaw": [_jigsaw(config, model)],
+        "jigsaw": _jigsaw(config, model),
         "optimizer": [_optimizer(config, step_size)],
         "steps": [f"{steps:,} = {config.epochs} epochs × {steps_per_epoch:,}, {step_size:,} pictures each"],
     }
@@ -47,10 +48,10 @@ def _parameters(model: MJP, frozen: list[str]) -> str:
     return text
 
 
-def _jigsaw(config: TrainConfig, model: MJP) -> str:
+def _jigsaw(config: TrainConfig, model: MJP) -> list[str]:
     method = model.config
     if method.shuffle == "none":
-        return "none"
+        return ["none"]
     grid, masked = masked_patches(model, config.input_size)
     count = "at most " if method.sampler == "reference" else ""
     text = f"{grid[0]}×{grid[1]} grid, {count}{masked} of {grid[0] * grid[1]} patches masked per picture"
@@ -58,7 +59,10 @@ def _jigsaw(config: TrainConfig, model: MJP) -> str:
         text += f", in {100 * method.probability:g} % of the batches"
     if method.start_epoch:
         text += f", from epoch {method.start_epoch + 1}"
-    return text
+    cells = grid[0] * grid[1]
+    if masked > 1 or cells < 2:
+        return [text]
+    return [text, f"no patch ever moves: the smallest --mjp.ratio that moves patches here is {smallest_ratio(cells):g}"]
 
 
 def masked_patches(model: MJP, size: int) -> tuple[tuple[int, int], int]:
