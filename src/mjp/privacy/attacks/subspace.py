@@ -13,6 +13,7 @@ the rest. No attack that is linear in the first layer can narrow those dimension
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +29,24 @@ NEEDS = ("one", "step", "projection", "positions", "unknown")
 Columns = Callable[[Tensor], Tensor]
 
 
+class OpenSystem(NamedTuple):
+    """What the equations say of every patch: X = origin + Z·free for some Z."""
+
+    origin: Tensor  # (N, P) normalised
+    free: Tensor  # (q, P), orthonormal rows
+    noise: Tensor  # (N,) deviation of the equations of each patch, in normalised pixels
+    condition: float
+
+
 def run(view: View) -> Reconstruction:
+    system = open_system(view)
+    patches = solve_open(view, system.origin, system.free)
+    count = int(view.mask.sum())
+    return view.reconstruction(patches, condition=system.condition, open_dimensions=count - 1, masked=count)
+
+
+def open_system(view: View) -> OpenSystem:
+    """Every patch up to the differences of the masked ones."""
     require(view, *NEEDS)
     mask = view.mask
     cells = len(view.table)
@@ -41,7 +59,8 @@ def run(view: View) -> Reconstruction:
     solve, condition = _pseudo_inverse(mixing)
     off = _projector(mixing)
     rest = off(view.projection)  # (D, P) = (projected G_mᵀ) X_m
-    basis = torch.linalg.svd(rest, full_matrices=False)[2][:count]  # Q (k, P)
+    values, rows = torch.linalg.svd(rest, full_matrices=False)[1:]
+    basis = rows[:count]  # Q (k, P)
     along = torch.linalg.lstsq(rest @ basis.T, off(view.unknown.unsqueeze(1))).solution[:, 0]  # c (k,)
     origin = view.weight.new_zeros(cells, basis.shape[1])
     level = view.weight.new_ones(cells)
@@ -49,8 +68,25 @@ def run(view: View) -> Reconstruction:
     level[~mask] = -solve(view.unknown.unsqueeze(1))[:, 0]
     origin = origin + torch.outer(level, along @ basis) / along.square().sum()
     free = torch.linalg.svd(along.unsqueeze(0))[2][1:] @ basis  # (k − 1, P): rows z Q with z·c = 0
-    patches = solve_open(view, origin, free)
-    return view.reconstruction(patches, condition=condition, open_dimensions=count - 1, masked=count)
+    noise = _noise(view, values, solve)
+    return OpenSystem(origin, free, noise, condition)
+
+
+def _noise(view: View, values: Tensor, solve: Columns) -> Tensor:
+    """(N,) how far the equations of each patch are off, from what ∂L/∂W has beyond its rank.
+
+    An error e in every number of ∂L/∂W moves an unmasked patch by e times its row of (G_uᵀ)⁺, and tilts the span of the
+    masked patches: direction j by e / σ_j, which moves a patch as far as it reaches along j.
+    """
+    count = int(view.mask.sum())
+    width, pixels = view.projection.shape
+    spare = (width - len(view.table)) * (pixels - count)
+    floor = view.resolution / 100 * float(view.projection.square().mean().sqrt())
+    error = max(float(values[count:].norm()) / spare**0.5 if spare > 0 else 0.0, floor)
+    noise = view.weight.new_full((len(view.table),), float(1 / values[:count].median()))
+    rows = solve(torch.eye(width, dtype=view.weight.dtype))  # (N − k, D)
+    noise[~view.mask] = (rows.square().sum(1) + noise[~view.mask].square()).sqrt()
+    return error * noise
 
 
 def _pseudo_inverse(mixing: Tensor) -> tuple[Columns, float]:

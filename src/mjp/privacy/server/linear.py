@@ -58,7 +58,7 @@ def solve_mixed(
     certainty = values.unsqueeze(1) * weight
 
     def operator(y: Tensor) -> Tensor:
-        return certainty * y + pixel.to(modes @ _precision(view, modes.T @ pixel.back(y)))
+        return certainty * y + pixel.to(modes @ precision(view, modes.T @ pixel.back(y)))
 
     solution = conjugate_gradients(operator, weight * observed, lambda y: y / (certainty + pixel.values))
     return start + modes.T @ pixel.back(solution)
@@ -107,7 +107,7 @@ def solve_spanned(view: View, basis: Tensor, mixing: Tensor, target: Tensor, noi
     )
     certainty = mixing.T @ mixing / noise**2
     pull = (target - mixing @ offset.T).T @ mixing / noise**2  # (N, r)
-    pull = pull + _precision(view, start - offset @ basis) @ basis.T  # the mean may lie outside the span
+    pull = pull + precision(view, start - offset @ basis) @ basis.T  # the mean may lie outside the span
     return offset @ basis + _in_span(view, basis, pull, certainty) @ basis
 
 
@@ -115,7 +115,7 @@ def solve_open(view: View, origin: Tensor, basis: Tensor) -> Tensor:
     """The most probable X = origin + Z·basis, basis (q, P) with orthonormal rows."""
     if len(basis) == 0:
         return origin
-    pull = -_precision(view, origin - view.patches(view.prior.mean)) @ basis.T  # (N, q)
+    pull = -precision(view, origin - view.patches(view.prior.mean)) @ basis.T  # (N, q)
     return origin + _in_span(view, basis, pull, 0.0) @ basis
 
 
@@ -126,7 +126,7 @@ def _in_span(view: View, basis: Tensor, pull: Tensor, certainty: Tensor | float)
     block = torch.linalg.cholesky(rotated * pixel.values @ rotated.T + certainty)  # (q, q)
 
     def operator(z: Tensor) -> Tensor:
-        moved = _precision(view, z @ basis) @ basis.T
+        moved = precision(view, z @ basis) @ basis.T
         return moved + z @ certainty if isinstance(certainty, Tensor) else moved
 
     return conjugate_gradients(operator, pull, lambda z: torch.cholesky_solve(z.T, block).T)
@@ -156,7 +156,7 @@ def conjugate_gradients(
     return x
 
 
-def _precision(view: View, patches: Tensor) -> Tensor:
+def precision(view: View, patches: Tensor) -> Tensor:
     """Inverse prior covariance on normalised patches (N, P)."""
     picture = view.picture(patches) - per_channel(view.info.mean, patches)
     return patchify(view.prior.precision(picture) * per_channel(view.info.std, patches), view.patch)

@@ -1,0 +1,187 @@
+"""Lattice attack: pixels are whole numbers. One picture of 8 bits.
+
+The closed forms leave every patch open in q real dimensions, x = a + z F (subspace: q = k − 1 for k masked patches;
+direct and span: rounding errors). In grey levels l = 255 (x·std + mean) is an integer vector, and
+
+    Z^P ∩ (a + span F) = p + Λ,   Λ = Z^P ∩ span F, a lattice of rank q: integer combinations of masked differences
+
+so a handful of candidates is left where there was a continuum. Λ and a point p of every patch come from lattice
+reduction (server/integers.py); which point of p + Λ it is, the prior decides, given the neighbouring patches: the
+nearest points by the Gaussian prior, and of these the one with the smallest differences between neighbouring pixels,
+which in pictures are sparse. A patch counts as recovered only if all its pixels come out integer, within 0 … 255, and
+the prior does not expect a smaller error from the answer of the closed form, which the other patches keep.
+"""
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from mjp.pictures.patches import patchify, unpatchify
+from mjp.privacy.attacks import direct, span, subspace
+from mjp.privacy.server.integers import choose_pixels, integer_basis, integer_points, nearest_points, reduce_open
+from mjp.privacy.server.integers import reduce_lattice
+from mjp.privacy.server.linear import PatchModes, precision, solve_open
+from mjp.privacy.server.needs import require
+from mjp.privacy.server.view import Reconstruction, Refused, View
+
+NAME = "lattice"
+TITLE = "integer pixels (lattice reduction)"
+HELP = "subspace, direct or span, then uses that 8-bit pixels are whole numbers; needs mjp[lattice]"
+NEEDS = ("one", "projection")
+MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
+DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
+BEAM = 32  # candidates for each patch
+PASSES = 6  # over all patches, each given the neighbours that the last one recovered
+EQUATIONS = (24, 80)  # pixels that enter the reduction beyond twice the open dimensions: first try, second try
+MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
+
+
+class Cosets(NamedTuple):
+    """Integer points of every patch: points + Z·basis, where `solved`."""
+
+    points: Tensor  # (N, P) levels
+    basis: Tensor  # (q, P)
+    solved: Tensor  # (N,) bool
+
+
+def run(view: View) -> Reconstruction:
+    require(view, *NEEDS)
+    check_installed()
+    if view.model.unknown is not None and "pos_embed" in view.gradients and bool(view.mask.any()):
+        system = subspace.open_system(view)
+        answer = to_levels(view, solve_open(view, system.origin, system.free))
+        cosets = find_cosets(view, system, answer)
+        details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}
+    else:
+        base = (direct if "pos_embed" in view.gradients else span).run(view)
+        answer = patchify(base.pictures[0], view.patch) * 255
+        cosets = _rounded(answer)
+        details = base.details
+    levels, exact = choose_points(view, cosets, answer)
+    return view.reconstruction(to_patches(view, levels), **details, integer_patches=int(exact.sum()))
+
+
+def check_installed() -> None:
+    if find_spec("fpylll") is None:
+        raise Refused("the package fpylll is missing: pip install 'mjp[lattice]'")
+
+
+def to_levels(view: View, patches: Tensor) -> Tensor:
+    """(N, P) normalised → grey levels, 0 … 255 for pictures."""
+    return patchify(view.picture(patches), view.patch) * 255
+
+
+def to_patches(view: View, levels: Tensor) -> Tensor:
+    return view.patches(unpatchify(levels / 255, view.grid, view.patch))
+
+
+def _rounded(answer: Tensor) -> Cosets:
+    """No dimension is open: the nearest integers, if the answer is near enough to integers not to be there by chance."""
+    points = answer.round()
+    solved = (answer - points).square().mean(1).sqrt() < MAX_TOLERANCE
+    return Cosets(points, answer.new_zeros(0, answer.shape[1]), solved)
+
+
+def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cosets:
+    """The integer points that satisfy the equations; nothing is solved where the reduction does not find Λ."""
+    scale = 255 * view.weight.new_tensor(view.info.std).repeat_interleave(view.patch[0] * view.patch[1])  # (P,)
+    count = len(system.free)
+    nothing = Cosets(answer.round(), answer.new_zeros(0, len(scale)), torch.zeros(len(answer), dtype=torch.bool))
+    if count == 0:
+        return _rounded(to_levels(view, system.origin))
+    if count > MAX_OPEN:
+        return nothing
+    free = torch.linalg.qr((system.free * scale).T)[0].T  # (q, P) in levels
+    origin = to_levels(view, system.origin)
+    noise = system.noise * scale.mean()  # (N,) levels
+    tolerance = (DEVIATIONS * noise).clamp(max=MAX_TOLERANCE)
+    covariance = 255**2 * _kron(view.prior.patch_covariances(view.patch))
+    typical = float(noise.median())
+    for more in EQUATIONS:
+        pixels = choose_pixels(free, min(2 * count + more, len(scale)))
+        reduced = reduce_open(free, covariance, 2 * typical, pixels)
+        basis = integer_basis(reduced, free, float(tolerance.max()))
+        if basis is not None:
+            break
+    else:
+        return nothing
+    exact_free = torch.linalg.qr(basis.T)[0].T  # span F without its noise
+    points, error = integer_points(reduced, origin, exact_free, answer, 1)
+    failed = error > tolerance
+    if bool(failed.any()):
+        reduced = reduce_open(exact_free, covariance, 2 * float(noise[failed].median()), pixels)
+        points[failed], error[failed] = integer_points(reduced, origin[failed], exact_free, answer[failed], BEAM)
+    return Cosets(points, basis, error < tolerance)
+
+
+def _kron(factors: tuple[Tensor, ...]) -> Tensor:
+    product = torch.ones(1, 1, dtype=torch.float64)
+    for factor in factors:
+        product = torch.kron(product, factor.contiguous())
+    return product
+
+
+def choose_points(view: View, cosets: Cosets, answer: Tensor) -> tuple[Tensor, Tensor]:
+    """(N, P) levels, and (N,) which patches are integer points; the others keep the answer of the closed form."""
+    metric = _kron(view.prior.patch_factors(view.patch)) / 255**2
+    basis = cosets.basis
+    if len(basis):
+        basis = reduce_lattice(basis @ metric @ basis.T) @ basis
+    levels = answer
+    exact = torch.zeros_like(cosets.solved)
+    modes = PatchModes(view)
+    for _ in range(PASSES):
+        candidates = cosets.points.unsqueeze(1)
+        if len(basis):
+            target = _expected(view, levels, modes)
+            candidates = nearest_points(cosets.points, basis, metric, target, BEAM)  # (N, BEAM, P)
+        probability = _probability(view, candidates, levels)
+        best = probability.argmax(1)
+        point = candidates[torch.arange(len(best)), best]
+        last, exact = levels, cosets.solved & _better(candidates, probability, point, answer)
+        levels = torch.where(exact.unsqueeze(1), point, answer)
+        if torch.equal(levels, last):
+            break
+    return levels, exact
+
+
+def _expected(view: View, levels: Tensor, modes: PatchModes) -> Tensor:
+    """(N, P) what the Gaussian prior expects of every patch, given the others."""
+    patches = to_patches(view, levels)
+    pull = modes.to(precision(view, patches - view.patches(view.prior.mean)))
+    return to_levels(view, patches - modes.back(pull / modes.values))
+
+
+def _probability(view: View, candidates: Tensor, levels: Tensor) -> Tensor:
+    """(N, n) probabilities of (N, n, P) candidates given the neighbours, by their differences of neighbouring pixels.
+
+    Those of a picture are sparse: Laplacian, of a scale that differs from patch to patch and is integrated out, so that
+    m differences d have the density (Σ|d|)^−m. Colours are uncorrelated first.
+    """
+    height, width = view.patch
+    cells, count, pixels = candidates.shape
+    picture = unpatchify(levels, view.grid, view.patch)
+    around = pad(picture.unsqueeze(0), (1, 1, 1, 1), mode="replicate")[0]  # (3, H + 2, W + 2)
+    frame = around.unfold(1, height + 2, height).unfold(2, width + 2, width)  # (3, rows, columns, h + 2, w + 2)
+    frame = frame.permute(1, 2, 0, 3, 4).reshape(cells, 1, 3, height + 2, width + 2).repeat(1, count, 1, 1, 1)
+    frame[..., 1:-1, 1:-1] = candidates.view(cells, count, 3, height, width)
+    values, vectors = torch.linalg.eigh(view.prior.colour)
+    frame = torch.einsum("ncdhw,de->ncehw", frame, vectors / values.sqrt())
+    across = frame[..., 1:-1, :].diff(dim=-1).abs().sum((2, 3, 4))
+    down = frame[..., :, 1:-1].diff(dim=-2).abs().sum((2, 3, 4))
+    impossible = ((candidates < 0) | (candidates > 255)).any(2)
+    likelihood = -pixels * (across + down + 1e-9).log()
+    likelihood = likelihood.masked_fill(impossible, -torch.inf)
+    return torch.where(impossible.all(1, keepdim=True), 0.0, likelihood.softmax(1))
+
+
+def _better(candidates: Tensor, probability: Tensor, point: Tensor, answer: Tensor) -> Tensor:
+    """(N,) whether the point is expected to be nearer to the truth than the answer, if that is one of the candidates."""
+
+    def expected_error(guess: Tensor) -> Tensor:
+        return ((candidates - guess.unsqueeze(1)).square().sum(2) * probability).sum(1)
+
+    return (probability.sum(1) > 0) & (expected_error(point) < expected_error(answer))

@@ -1,0 +1,128 @@
+"""Integer points of affine subspaces: what is left of real unknowns when pixels are whole numbers.
+
+Every patch satisfies l = a + z F with z real and l ∈ Z^P (grey levels). The integer vectors within span(F) form a
+lattice of rank q, so l is known up to that lattice as soon as one integer point near a + span(F) is known:
+
+    reduce_open      Z^m for m of the pixels, reduced under the metric TᵀT/ε² + Σ⁻¹ (T: off span(F), Σ: the prior)
+    integer_basis    its q shortest vectors, extended to all pixels: a basis of Z^P ∩ span(F)
+    integer_points   for every patch the integer points that fit the equations best, extended to all pixels
+    nearest_points   the points of a coset that are nearest to a target, by a beam search (Babai's nearest plane, wider)
+
+The pixels beyond the m are the check: what is integer in all of them, to the precision of the equations, is no chance.
+"""
+
+from typing import Any, NamedTuple
+
+import scipy.linalg
+import torch
+from torch import Tensor
+
+BITS = 30  # to which a real lattice basis is rounded, relative to its shortest entry
+MAX_ERROR = 0.45  # levels
+STEPS = (0.0, 1.0, -1.0, 2.0, -2.0)  # from the nearest integer that the beam search tries in every coordinate
+
+
+class Reduced(NamedTuple):
+    """A reduced basis of Z^m in a metric."""
+
+    pixels: Tensor  # (m,) numbers of the pixels
+    vectors: Tensor  # (m, m) integer rows, the shortest first
+    metric: Tensor  # (m, m)
+
+
+def reduce_lattice(metric: Tensor) -> Tensor:
+    """(n, n) integer rows: a basis of Z^n that LLL reduced in a positive metric, the shortest first."""
+    from fpylll import LLL, IntegerMatrix
+
+    root = torch.linalg.cholesky(metric).T  # metric = rootᵀ root: column j is the image of unit vector j
+    scaled = (root.T * (2.0**BITS / root.diagonal().min())).round()
+    basis = IntegerMatrix.from_matrix([[int(value) for value in row] for row in scaled.tolist()])
+    transform = IntegerMatrix.identity(len(root))
+    LLL.reduction(basis, transform)
+    vectors = torch.tensor(_rows(transform, len(root)), dtype=torch.float64)
+    return vectors[((vectors @ metric) * vectors).sum(1).argsort()]
+
+
+def _rows(matrix: Any, size: int) -> list[list[int]]:
+    return [[int(matrix[row, column]) for column in range(size)] for row in range(size)]
+
+
+def reduce_open(free: Tensor, covariance: Tensor, noise: float, pixels: Tensor) -> Reduced:
+    """Reduce Z^m for m pixels, so that integer vectors within span(F), F = `free` (q, P), are the short ones."""
+    inside = torch.linalg.qr(free[:, pixels].T)[0]  # (m, q)
+    off = torch.eye(len(pixels), dtype=free.dtype) - inside @ inside.T
+    metric = off / noise**2 + torch.linalg.inv(covariance[pixels][:, pixels])
+    metric = (metric + metric.T) / 2
+    return Reduced(pixels, reduce_lattice(metric), metric)
+
+
+def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor | None:
+    """(q, P) basis of Z^P ∩ span(F); None if one of the q shortest vectors is not integer in all pixels."""
+    full, error = extend(reduced.vectors[: len(free)], torch.zeros_like(free[0]), free, reduced.pixels)
+    return full if bool((error < tolerance).all()) else None
+
+
+def integer_points(reduced: Reduced, origin: Tensor, free: Tensor, target: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """(N, P) integer points near origin + span(F), of those near the target, and (N,) the errors of `extend`."""
+    inside = torch.linalg.qr(free[:, reduced.pixels].T)[0]
+    base = origin[:, reduced.pixels]
+    start = base + (target[:, reduced.pixels] - base) @ inside @ inside.T  # satisfies the equations
+    near = nearest_points(torch.zeros_like(start), reduced.vectors, reduced.metric, start, width)  # (N, width, m)
+    points, errors = [], []
+    for row, candidates in enumerate(near):
+        full, error = extend(candidates, origin[row], free, reduced.pixels)
+        best = error.argmin()
+        points.append(full[best])
+        errors.append(error[best])
+    return torch.stack(points), torch.stack(errors)
+
+
+def extend(points: Tensor, origin: Tensor, free: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, P) integer points near origin + span(F) of which some pixels are known, and how far from it they are (rms).
+
+    A pixel that is off by nearly half a level could as well be another integer: the error is infinite then.
+    """
+    weights = torch.linalg.lstsq(free[:, pixels].T, (points - origin[pixels]).T).solution.T  # (n, q)
+    full = origin + weights @ free
+    whole = full.round()
+    whole[:, pixels] = points
+    error = (full - whole).abs()
+    return whole, torch.where(error.amax(1) < MAX_ERROR, error.square().mean(1).sqrt(), torch.inf)
+
+
+def choose_pixels(free: Tensor, count: int) -> Tensor:
+    """Pixels in which span(F) is best conditioned: QR with pivoting, again and again on the pixels that are left."""
+    left = torch.arange(free.shape[1])
+    picked: list[Tensor] = []
+    while sum(map(len, picked)) < count and len(left) >= len(free):
+        pivots = scipy.linalg.qr(free[:, left].numpy(), mode="r", pivoting=True)[1][: len(free)]
+        rows = torch.from_numpy(pivots).long()
+        picked.append(left[rows])
+        rest = torch.ones(len(left), dtype=torch.bool)
+        rest[rows] = False
+        left = left[rest]
+    return torch.cat([*picked, left])[:count]
+
+
+def nearest_points(points: Tensor, basis: Tensor, metric: Tensor, targets: Tensor, width: int) -> Tensor:
+    """(N, width, P) points of points + Z·basis near the targets in a metric, the nearest first.
+
+    points, targets (N, P); basis (q, P) integer rows, reduced in this metric; metric (P, P). A width of 1 is Babai's
+    nearest plane.
+    """
+    root = torch.linalg.cholesky(metric).T
+    frame, upper = torch.linalg.qr(root @ basis.T)  # (P, q), (q, q)
+    rest = (points - targets) @ root.T @ frame  # (N, q): what the lattice has to cancel
+    count = len(basis)
+    members = rest.new_zeros(len(points), 1, count)  # integer coordinates of each member of the beam
+    energy = rest.new_zeros(len(points), 1)
+    steps = rest.new_tensor(STEPS)
+    for k in range(count - 1, -1, -1):
+        centre = -(rest[:, k : k + 1] + members @ upper[k]) / upper[k, k]  # (N, beam)
+        whole = centre.round().unsqueeze(2) + steps  # (N, beam, steps)
+        cost = energy.unsqueeze(2) + (upper[k, k] * (whole - centre.unsqueeze(2))).square()
+        energy, order = cost.flatten(1).topk(min(width, cost[0].numel()), 1, largest=False, sorted=True)
+        parents = order // len(steps)
+        members = members.gather(1, parents.unsqueeze(2).expand(-1, -1, count)).clone()
+        members[:, :, k] = whole.flatten(1).gather(1, order)
+    return points.unsqueeze(1) + members @ basis
