@@ -31,9 +31,11 @@ NAME = "lattice"
 TITLE = "integer pixels (lattice reduction)"
 HELP = "subspace, direct or span, then uses that 8-bit pixels are whole numbers; needs mjp[lattice]"
 NEEDS = ("one", "projection")
+MIN_TOLERANCE = 0.03
 MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
 DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
 BEAM = 32  # candidates for each patch
+SHARPNESS = 0.5  # independent differences per pixel
 PASSES = 6  # over all patches, each given the neighbours that the last one recovered
 EQUATIONS = (24, 80)  # pixels that enter the reduction beyond twice the open dimensions: first try, second try
 MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
@@ -97,23 +99,22 @@ def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cose
     free = torch.linalg.qr((system.free * scale).T)[0].T  # (q, P) in levels
     origin = to_levels(view, system.origin)
     noise = system.noise * scale.mean()  # (N,) levels
-    tolerance = (DEVIATIONS * noise).clamp(max=MAX_TOLERANCE)
+    tolerance = (DEVIATIONS * noise).clamp(MIN_TOLERANCE, MAX_TOLERANCE)
     covariance = 255**2 * _kron(view.prior.patch_covariances(view.patch))
     typical = float(noise.median())
     for more in EQUATIONS:
         pixels = choose_pixels(free, min(2 * count + more, len(scale)))
         reduced = reduce_open(free, covariance, 2 * typical, pixels)
         basis = integer_basis(reduced, free, float(tolerance.max()))
-        if basis is not None:
+        if len(basis) == count:
             break
-    else:
-        return nothing
-    exact_free = torch.linalg.qr(basis.T)[0].T  # span F without its noise
-    points, error = integer_points(reduced, origin, exact_free, answer, 1)
+    if len(basis) == count:
+        free = torch.linalg.qr(basis.T)[0].T  # span F without its noise
+    points, error = integer_points(reduced, origin, free, answer, 1)
     failed = error > tolerance
     if bool(failed.any()):
-        reduced = reduce_open(exact_free, covariance, 2 * float(noise[failed].median()), pixels)
-        points[failed], error[failed] = integer_points(reduced, origin[failed], exact_free, answer[failed], BEAM)
+        reduced = reduce_open(free, covariance, 2 * float(noise[failed].median()), pixels)
+        points[failed], error[failed] = integer_points(reduced, origin[failed], free, answer[failed], BEAM)
     return Cosets(points, basis, error < tolerance)
 
 
@@ -126,19 +127,16 @@ def _kron(factors: tuple[Tensor, ...]) -> Tensor:
 
 def choose_points(view: View, cosets: Cosets, answer: Tensor) -> tuple[Tensor, Tensor]:
     """(N, P) levels, and (N,) which patches are integer points; the others keep the answer of the closed form."""
-    metric = _kron(view.prior.patch_factors(view.patch)) / 255**2
-    basis = cosets.basis
-    if len(basis):
-        basis = reduce_lattice(basis @ metric @ basis.T) @ basis
+    given = _kron(view.prior.patch_factors(view.patch)) / 255**2  # inverse covariance of a patch given its neighbours
+    alone = torch.linalg.inv(_kron(view.prior.patch_covariances(view.patch))) / 255**2
+    modes = PatchModes(view)
     levels = answer
     exact = torch.zeros_like(cosets.solved)
-    modes = PatchModes(view)
+    first = _near(cosets, alone, answer)
     for _ in range(PASSES):
-        candidates = cosets.points.unsqueeze(1)
-        if len(basis):
-            target = _expected(view, levels, modes)
-            candidates = nearest_points(cosets.points, basis, metric, target, BEAM)  # (N, BEAM, P)
-        probability = _probability(view, candidates, levels)
+        second = _near(cosets, given, _expected(view, levels, modes))
+        candidates = torch.cat([first, second], 1)
+        probability = _probability(view, candidates, levels, exact)
         best = probability.argmax(1)
         point = candidates[torch.arange(len(best)), best]
         last, exact = levels, cosets.solved & _better(candidates, probability, point, answer)
@@ -148,6 +146,14 @@ def choose_points(view: View, cosets: Cosets, answer: Tensor) -> tuple[Tensor, T
     return levels, exact
 
 
+def _near(cosets: Cosets, metric: Tensor, target: Tensor) -> Tensor:
+    """(N, n, P) points of the cosets near the targets."""
+    if len(cosets.basis) == 0:
+        return cosets.points.unsqueeze(1)
+    basis = reduce_lattice(cosets.basis @ metric @ cosets.basis.T) @ cosets.basis
+    return nearest_points(cosets.points, basis, metric, target, BEAM)
+
+
 def _expected(view: View, levels: Tensor, modes: PatchModes) -> Tensor:
     """(N, P) what the Gaussian prior expects of every patch, given the others."""
     patches = to_patches(view, levels)
@@ -155,27 +161,37 @@ def _expected(view: View, levels: Tensor, modes: PatchModes) -> Tensor:
     return to_levels(view, patches - modes.back(pull / modes.values))
 
 
-def _probability(view: View, candidates: Tensor, levels: Tensor) -> Tensor:
+def _probability(view: View, candidates: Tensor, levels: Tensor, exact: Tensor) -> Tensor:
     """(N, n) probabilities of (N, n, P) candidates given the neighbours, by their differences of neighbouring pixels.
 
     Those of a picture are sparse: Laplacian, of a scale that differs from patch to patch and is integrated out, so that
-    m differences d have the density (Σ|d|)^−m. Colours are uncorrelated first.
+    m differences d have the density (Σ|d|)^−m. Colours are uncorrelated first. Of the borders only those with exact
+    neighbours count.
     """
     height, width = view.patch
     cells, count, pixels = candidates.shape
-    picture = unpatchify(levels, view.grid, view.patch)
-    around = pad(picture.unsqueeze(0), (1, 1, 1, 1), mode="replicate")[0]  # (3, H + 2, W + 2)
-    frame = around.unfold(1, height + 2, height).unfold(2, width + 2, width)  # (3, rows, columns, h + 2, w + 2)
-    frame = frame.permute(1, 2, 0, 3, 4).reshape(cells, 1, 3, height + 2, width + 2).repeat(1, count, 1, 1, 1)
+    frame = _frames(unpatchify(levels, view.grid, view.patch), view.patch).unsqueeze(1).repeat(1, count, 1, 1, 1)
+    certain = exact.double().view(1, *view.grid).repeat_interleave(height, 1).repeat_interleave(width, 2)
+    certain = _frames(certain, view.patch, value=0.0)  # (N, 1, h + 2, w + 2)
+    certain[..., 1:-1, 1:-1] = 1
     frame[..., 1:-1, 1:-1] = candidates.view(cells, count, 3, height, width)
     values, vectors = torch.linalg.eigh(view.prior.colour)
     frame = torch.einsum("ncdhw,de->ncehw", frame, vectors / values.sqrt())
-    across = frame[..., 1:-1, :].diff(dim=-1).abs().sum((2, 3, 4))
-    down = frame[..., :, 1:-1].diff(dim=-2).abs().sum((2, 3, 4))
+    total = candidates.new_zeros(cells, count)
+    for cut, axis in (((..., slice(1, -1), slice(None)), -1), ((..., slice(None), slice(1, -1)), -2)):
+        steps = frame[cut].diff(dim=axis).abs()
+        both = certain[cut].unfold(axis, 2, 1).prod(-1).unsqueeze(1)
+        total += (steps * both).sum((2, 3, 4))
     impossible = ((candidates < 0) | (candidates > 255)).any(2)
-    likelihood = -pixels * (across + down + 1e-9).log()
-    likelihood = likelihood.masked_fill(impossible, -torch.inf)
+    likelihood = (-SHARPNESS * pixels * (total + 1e-9).log()).masked_fill(impossible, -torch.inf)
     return torch.where(impossible.all(1, keepdim=True), 0.0, likelihood.softmax(1))
+
+
+def _frames(picture: Tensor, patch: tuple[int, int], value: float | None = None) -> Tensor:
+    """(C, H, W) → (N, C, h + 2, w + 2): every patch with the pixels around it; beyond the picture, `value`."""
+    around = pad(picture, (1, 1, 1, 1), value=0.0 if value is None else value)
+    frames = around.unfold(1, patch[0] + 2, patch[0]).unfold(2, patch[1] + 2, patch[1])
+    return frames.permute(1, 2, 0, 3, 4).flatten(0, 1).clone()
 
 
 def _better(candidates: Tensor, probability: Tensor, point: Tensor, answer: Tensor) -> Tensor:

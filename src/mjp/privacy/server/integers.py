@@ -26,12 +26,12 @@ class Reduced(NamedTuple):
     """A reduced basis of Z^m in a metric."""
 
     pixels: Tensor  # (m,) numbers of the pixels
-    vectors: Tensor  # (m, m) integer rows, the shortest first
+    vectors: Tensor  # (m, m) integer rows, in the order of LLL
     metric: Tensor  # (m, m)
 
 
 def reduce_lattice(metric: Tensor) -> Tensor:
-    """(n, n) integer rows: a basis of Z^n that LLL reduced in a positive metric, the shortest first."""
+    """(n, n) integer rows: a basis of Z^n that LLL reduced in a positive metric, in its order."""
     from fpylll import LLL, IntegerMatrix
 
     root = torch.linalg.cholesky(metric).T  # metric = rootᵀ root: column j is the image of unit vector j
@@ -39,8 +39,7 @@ def reduce_lattice(metric: Tensor) -> Tensor:
     basis = IntegerMatrix.from_matrix([[int(value) for value in row] for row in scaled.tolist()])
     transform = IntegerMatrix.identity(len(root))
     LLL.reduction(basis, transform)
-    vectors = torch.tensor(_rows(transform, len(root)), dtype=torch.float64)
-    return vectors[((vectors @ metric) * vectors).sum(1).argsort()]
+    return torch.tensor(_rows(transform, len(root)), dtype=torch.float64)
 
 
 def _rows(matrix: Any, size: int) -> list[list[int]]:
@@ -56,10 +55,12 @@ def reduce_open(free: Tensor, covariance: Tensor, noise: float, pixels: Tensor) 
     return Reduced(pixels, reduce_lattice(metric), metric)
 
 
-def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor | None:
-    """(q, P) basis of Z^P ∩ span(F); None if one of the q shortest vectors is not integer in all pixels."""
-    full, error = extend(reduced.vectors[: len(free)], torch.zeros_like(free[0]), free, reduced.pixels)
-    return full if bool((error < tolerance).all()) else None
+def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor:
+    """(r, P) vectors of Z^P ∩ span(F), r ≤ q: those of the q shortest that are integer in all pixels; a basis if r = q."""
+    lengths = ((reduced.vectors @ reduced.metric) * reduced.vectors).sum(1)
+    shortest = reduced.vectors[lengths.argsort()[: len(free)]]
+    full, error = extend(shortest, torch.zeros_like(free[0]), free, reduced.pixels)
+    return full[error < tolerance]
 
 
 def integer_points(reduced: Reduced, origin: Tensor, free: Tensor, target: Tensor, width: int) -> tuple[Tensor, Tensor]:
