@@ -16,6 +16,7 @@ from mjp.method.shuffle import shuffle_image
 from mjp.privacy.metrics import (
     CEILING,
     best_permutation_psnr,
+    exact_patches,
     fft2d,
     match_batch,
     mse,
@@ -169,6 +170,18 @@ def test_masked_and_unmasked_patches_are_scored_apart() -> None:
     plain = score(a, b, patch=4)
     assert plain.psnr_masked is None
     assert plain.psnr_unmasked == plain.psnr
+
+
+def test_a_patch_is_exact_if_no_pixel_is_off_by_half_a_grey_level() -> None:
+    a = (picture(0, 16) * 255).round() / 255
+    b = a.clone()
+    b[0, 0, 0] += 0.6 / 255  # patch 0 of a 4×4 grid
+    b[1, 5, 9] += 0.4 / 255  # patch 6
+    assert exact_patches(a, b, 4).logical_not().nonzero().flatten().tolist() == [0]
+    mask = torch.arange(16) < 2
+    apart = score(a, b.clamp(0, 1), patch=4, mask=mask)
+    assert (apart.exact, apart.exact_masked, apart.exact_unmasked) == (15 / 16, 0.5, 1.0)
+    assert score(a, b.clamp(0, 1), patch=4).exact_masked is None
 
 
 def test_values_outside_the_range_are_clamped_before_scoring() -> None:

@@ -15,3 +15,10 @@ def test_no_attacked_picture_is_in_the_prior() -> None:
     assert torch.equal(left, every[[1, 2, 3, 5, 6, 7]])
     with pytest.raises(InputError, match="none is left"):
         sample_pictures(source, 8, (32, 32), without=range(len(source)))
+
+
+def test_pictures_are_whole_grey_levels_unless_floats_are_requested() -> None:
+    source = embedded("val")
+    for floats in (False, True):
+        levels = sample_pictures(source, 2, (48, 48), floats=floats) * 255
+        assert torch.allclose(levels, levels.round(), atol=1e-4) is not floats

@@ -1,8 +1,8 @@
 """The middle square of a picture, and pictures brought to the size of a network's input.
 
-Two resamplers, because published figures depend on each: the attacked pictures are resized as 8-bit pictures, as a
-person would do before sharing them; those that an audit or a prior takes from a data set are resized as floats, so that
-no rounding adds noise to the statistics of the prior.
+Two resamplers. Nearly every pipeline resizes an 8-bit picture to an 8-bit picture (PIL) and makes a tensor of that, so
+the pixels of a client are whole numbers, which attacks use: this is the default everywhere. Resizing floats leaves
+pixels between the grey levels; audits do that on request.
 """
 
 from pathlib import Path
@@ -36,6 +36,13 @@ def resized(picture: Image.Image, size: tuple[int, int], box: Box | None = None)
     """A picture, or the part in a box, squeezed to (height, width) with 8 bits, (3, H, W) in [0, 1]."""
     height, width = size
     return to_tensor(picture.resize((width, height), Image.Resampling.BICUBIC, box=box))
+
+
+def eight_bit_square(picture: Image.Image, size: tuple[int, int]) -> Tensor:
+    """The middle square of a picture, resized with 8 bits, (3, H, W) in [0, 1]."""
+    if not min(picture.size):
+        raise InputError("a picture without pixels cannot be audited")
+    return resized(picture, size, middle_square(picture.size))
 
 
 def float_square(picture: Image.Image, size: tuple[int, int]) -> Tensor:

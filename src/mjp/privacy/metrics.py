@@ -6,6 +6,7 @@ per picture. A picture that is not finite, or that has no counterpart, is refuse
 mse, psnr, ssim    pixel by pixel; psnr and ssim are scikit-image's
 fft2d              1 − cosine of the spectra, as published before; legacy, see there
 patch_psnr         dB of each patch, hence the share of patches that were recovered
+exact_patches      which patches are the same in an 8-bit file
 best_permutation   what the best reordering of the patches would score: content known, places unknown
 """
 
@@ -41,6 +42,9 @@ class Score:
     permuted_psnr: float
     psnr_masked: float | None
     psnr_unmasked: float | None
+    exact: float
+    exact_masked: float | None
+    exact_unmasked: float | None
 
 
 def score(
@@ -55,6 +59,8 @@ def score(
         raise InputError("the original picture has values outside [0, 1]: score pictures before normalisation")
     reconstruction = reconstruction.clamp(0, 1)
     masked, unmasked = _psnr_apart(original, reconstruction, patch, mask)
+    exact = exact_patches(original, reconstruction, patch)
+    exact_masked, exact_unmasked = (_share(part) for part in _apart(exact, mask))
     return Score(
         mse=mse(original, reconstruction).item(),
         psnr=psnr(original, reconstruction).item(),
@@ -65,6 +71,9 @@ def score(
         permuted_psnr=best_permutation_psnr(original, reconstruction, patch),
         psnr_masked=masked,
         psnr_unmasked=unmasked,
+        exact=exact.double().mean().item(),
+        exact_masked=exact_masked,
+        exact_unmasked=exact_unmasked,
     )
 
 
@@ -118,6 +127,12 @@ def recovered_share(original: Tensor, reconstruction: Tensor, patch: int) -> Ten
     return (patch_psnr(original, reconstruction, patch) > RECOVERED).double().mean(-1)
 
 
+def exact_patches(original: Tensor, reconstruction: Tensor, patch: int) -> Tensor:
+    """(N,) or (B, N): patches in which no pixel is off by half a grey level: an 8-bit file of them is bit-exact."""
+    a, b = (patchify(x, patch) for x in _pictures(original, reconstruction))
+    return ((a - b).abs() < 0.5 / 255).all(-1)
+
+
 def best_permutation_psnr(original: Tensor, reconstruction: Tensor, patch: int) -> float:
     """PSNR of one reconstruction after the reordering of its patches that brings it closest to the original.
 
@@ -142,10 +157,18 @@ def _psnr_apart(
 ) -> tuple[float | None, float | None]:
     """PSNR over the pixels of the masked and of the unmasked patches."""
     errors = (patchify(original, patch) - patchify(reconstruction, patch)).square().mean(-1)  # (N,)
-    masked = torch.zeros_like(errors, dtype=torch.bool) if mask is None else _check_mask(mask, len(errors))
-    parts = (errors[masked], errors[~masked])
-    first, second = (_decibels(part.mean()).item() if len(part) else None for part in parts)
+    first, second = (_decibels(part.mean()).item() if len(part) else None for part in _apart(errors, mask))
     return first, second
+
+
+def _apart(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The (N,) values of the masked and of the unmasked patches."""
+    masked = torch.zeros(len(values), dtype=torch.bool) if mask is None else _check_mask(mask, len(values))
+    return values[masked], values[~masked]
+
+
+def _share(values: Tensor) -> float | None:
+    return values.double().mean().item() if len(values) else None
 
 
 def _assign(targets: Tensor, candidates: Tensor) -> Tensor:

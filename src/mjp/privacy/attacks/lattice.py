@@ -21,8 +21,14 @@ from torch.nn.functional import pad
 
 from mjp.pictures.patches import patchify, unpatchify
 from mjp.privacy.attacks import direct, span, subspace
-from mjp.privacy.server.integers import choose_pixels, integer_basis, integer_points, nearest_points, reduce_open
-from mjp.privacy.server.integers import reduce_lattice
+from mjp.privacy.server.integers import (
+    choose_pixels,
+    integer_basis,
+    integer_points,
+    nearest_points,
+    reduce_lattice,
+    reduce_open,
+)
 from mjp.privacy.server.linear import PatchModes, precision, solve_open
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
@@ -35,7 +41,8 @@ MIN_TOLERANCE = 0.03
 MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
 DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
 BEAM = 32  # candidates for each patch
-SHARPNESS = 0.5  # independent differences per pixel
+SHARPNESS = 0.25  # the share of each of three views of the pixels in their log-likelihood
+MIN_PROBABILITY = 0.9  # of a candidate among the candidates
 PASSES = 6  # over all patches, each given the neighbours that the last one recovered
 EQUATIONS = (24, 80)  # pixels that enter the reduction beyond twice the open dimensions: first try, second try
 MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
@@ -47,6 +54,7 @@ class Cosets(NamedTuple):
     points: Tensor  # (N, P) levels
     basis: Tensor  # (q, P)
     solved: Tensor  # (N,) bool
+    decoys: Tensor  # (N,) bool: masked patches are in the cosets of each other, so only their borders tell them apart
 
 
 def run(view: View) -> Reconstruction:
@@ -81,17 +89,17 @@ def to_patches(view: View, levels: Tensor) -> Tensor:
 
 
 def _rounded(answer: Tensor) -> Cosets:
-    """No dimension is open: the nearest integers, if the answer is near enough to integers not to be there by chance."""
+    """No dimension is open: the nearest integers, if the answer is so near to integers that it is not by chance."""
     points = answer.round()
     solved = (answer - points).square().mean(1).sqrt() < MAX_TOLERANCE
-    return Cosets(points, answer.new_zeros(0, answer.shape[1]), solved)
+    return Cosets(points, answer.new_zeros(0, answer.shape[1]), solved, torch.zeros_like(solved))
 
 
 def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cosets:
     """The integer points that satisfy the equations; nothing is solved where the reduction does not find Λ."""
     scale = 255 * view.weight.new_tensor(view.info.std).repeat_interleave(view.patch[0] * view.patch[1])  # (P,)
     count = len(system.free)
-    nothing = Cosets(answer.round(), answer.new_zeros(0, len(scale)), torch.zeros(len(answer), dtype=torch.bool))
+    nothing = Cosets(answer.round(), answer.new_zeros(0, len(scale)), torch.zeros_like(view.mask), view.mask)
     if count == 0:
         return _rounded(to_levels(view, system.origin))
     if count > MAX_OPEN:
@@ -115,7 +123,8 @@ def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cose
     if bool(failed.any()):
         reduced = reduce_open(free, covariance, 2 * float(noise[failed].median()), pixels)
         points[failed], error[failed] = integer_points(reduced, origin[failed], free, answer[failed], BEAM)
-    return Cosets(points, basis, error < tolerance)
+    # part of Λ is no help: steps along it leave out those that belong to the truth
+    return Cosets(points, basis if len(basis) == count else basis[:0], error < tolerance, view.mask)
 
 
 def _kron(factors: tuple[Tensor, ...]) -> Tensor:
@@ -127,23 +136,31 @@ def _kron(factors: tuple[Tensor, ...]) -> Tensor:
 
 def choose_points(view: View, cosets: Cosets, answer: Tensor) -> tuple[Tensor, Tensor]:
     """(N, P) levels, and (N,) which patches are integer points; the others keep the answer of the closed form."""
-    given = _kron(view.prior.patch_factors(view.patch)) / 255**2  # inverse covariance of a patch given its neighbours
-    alone = torch.linalg.inv(_kron(view.prior.patch_covariances(view.patch))) / 255**2
+    alone = torch.linalg.inv(_kron(view.prior.patch_covariances(view.patch))) / 255**2  # metrics: of a patch by itself
+    given = _kron(view.prior.patch_factors(view.patch)) / 255**2  # and given its neighbours
     modes = PatchModes(view)
     levels = answer
     exact = torch.zeros_like(cosets.solved)
-    first = _near(cosets, alone, answer)
+    first = torch.cat([cosets.points.unsqueeze(1), _near(cosets, alone, answer)], 1)
     for _ in range(PASSES):
-        second = _near(cosets, given, _expected(view, levels, modes))
-        candidates = torch.cat([first, second], 1)
-        probability = _probability(view, candidates, levels, exact)
+        target = _expected(view, levels, modes)
+        candidates = torch.cat([first, _near(cosets, given, target)], 1)
+        energies = (_energy(candidates, answer, alone), _energy(candidates, target, given))
+        probability = _probability(candidates, (*energies, _roughness(view, candidates, levels, exact)))
         best = probability.argmax(1)
         point = candidates[torch.arange(len(best)), best]
-        last, exact = levels, cosets.solved & _better(candidates, probability, point, answer)
+        certain = (probability.amax(1) > MIN_PROBABILITY) & (~cosets.decoys | _surrounded(exact, view.grid))
+        last, exact = levels, cosets.solved & certain & _better(candidates, probability, point, answer)
         levels = torch.where(exact.unsqueeze(1), point, answer)
         if torch.equal(levels, last):
             break
     return levels, exact
+
+
+def _surrounded(exact: Tensor, grid: tuple[int, int]) -> Tensor:
+    """(N,) whether all neighbours of a patch are exact."""
+    around = pad(exact.double().view(1, *grid), (1, 1, 1, 1), value=1.0)[0]
+    return ((around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]) == 4).flatten()
 
 
 def _near(cosets: Cosets, metric: Tensor, target: Tensor) -> Tensor:
@@ -161,41 +178,62 @@ def _expected(view: View, levels: Tensor, modes: PatchModes) -> Tensor:
     return to_levels(view, patches - modes.back(pull / modes.values))
 
 
-def _probability(view: View, candidates: Tensor, levels: Tensor, exact: Tensor) -> Tensor:
-    """(N, n) probabilities of (N, n, P) candidates given the neighbours, by their differences of neighbouring pixels.
+def _probability(candidates: Tensor, sizes: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """(N, n) probabilities of (N, n, P) candidates; `sizes` are squared, squared and absolute deviations (N, n).
 
-    Those of a picture are sparse: Laplacian, of a scale that differs from patch to patch and is integrated out, so that
-    m differences d have the density (Σ|d|)^−m. Colours are uncorrelated first. Of the borders only those with exact
-    neighbours count.
+    Each is of a scale that differs from patch to patch. With the scale integrated out, m numbers of a Gaussian have a
+    density of (Σd²)^(−m/2) and of a Laplacian (Σ|d|)^−m; the three describe the same pixels, so each gets a share.
+    """
+    impossible = ((candidates < 0) | (candidates > 255)).any(2) | _repeated(candidates)
+    logarithms = torch.stack([(size + 1e-9).log() for size in sizes]).sum(0)
+    likelihood = (-SHARPNESS * candidates.shape[2] * logarithms).masked_fill(impossible, -torch.inf)
+    return torch.where(impossible.all(1, keepdim=True), 0.0, likelihood.softmax(1))
+
+
+def _repeated(candidates: Tensor) -> Tensor:
+    """(N, n) which candidates are in the list before."""
+    weights = torch.linspace(1, 2, candidates.shape[2], dtype=candidates.dtype).sqrt()
+    keys = candidates @ weights  # equal for equal candidates, and for others by a rare accident
+    same = (keys.unsqueeze(2) - keys.unsqueeze(1)).abs() < 1e-6
+    return same.tril(-1).any(2)
+
+
+def _energy(candidates: Tensor, target: Tensor, metric: Tensor) -> Tensor:
+    """(N, n) squared distances from the targets."""
+    rest = candidates - target.unsqueeze(1)
+    return ((rest @ metric) * rest).sum(2)
+
+
+def _roughness(view: View, candidates: Tensor, levels: Tensor, exact: Tensor) -> Tensor:
+    """(N, n) sums of the absolute differences of neighbouring pixels, which are sparse in pictures.
+
+    Colours are uncorrelated first. Of the borders only those with exact neighbours count.
     """
     height, width = view.patch
-    cells, count, pixels = candidates.shape
+    cells, count, _ = candidates.shape
     frame = _frames(unpatchify(levels, view.grid, view.patch), view.patch).unsqueeze(1).repeat(1, count, 1, 1, 1)
-    certain = exact.double().view(1, *view.grid).repeat_interleave(height, 1).repeat_interleave(width, 2)
-    certain = _frames(certain, view.patch, value=0.0)  # (N, 1, h + 2, w + 2)
-    certain[..., 1:-1, 1:-1] = 1
     frame[..., 1:-1, 1:-1] = candidates.view(cells, count, 3, height, width)
+    certain = exact.double().view(1, *view.grid).repeat_interleave(height, 1).repeat_interleave(width, 2)
+    certain = _frames(certain, view.patch)  # (N, 1, h + 2, w + 2)
+    certain[..., 1:-1, 1:-1] = 1
     values, vectors = torch.linalg.eigh(view.prior.colour)
     frame = torch.einsum("ncdhw,de->ncehw", frame, vectors / values.sqrt())
     total = candidates.new_zeros(cells, count)
     for cut, axis in (((..., slice(1, -1), slice(None)), -1), ((..., slice(None), slice(1, -1)), -2)):
-        steps = frame[cut].diff(dim=axis).abs()
         both = certain[cut].unfold(axis, 2, 1).prod(-1).unsqueeze(1)
-        total += (steps * both).sum((2, 3, 4))
-    impossible = ((candidates < 0) | (candidates > 255)).any(2)
-    likelihood = (-SHARPNESS * pixels * (total + 1e-9).log()).masked_fill(impossible, -torch.inf)
-    return torch.where(impossible.all(1, keepdim=True), 0.0, likelihood.softmax(1))
+        total += (frame[cut].diff(dim=axis).abs() * both).sum((2, 3, 4))
+    return total
 
 
-def _frames(picture: Tensor, patch: tuple[int, int], value: float | None = None) -> Tensor:
-    """(C, H, W) → (N, C, h + 2, w + 2): every patch with the pixels around it; beyond the picture, `value`."""
-    around = pad(picture, (1, 1, 1, 1), value=0.0 if value is None else value)
+def _frames(picture: Tensor, patch: tuple[int, int]) -> Tensor:
+    """(C, H, W) → (N, C, h + 2, w + 2): every patch with the pixels around it; zeros beyond the picture."""
+    around = pad(picture, (1, 1, 1, 1))
     frames = around.unfold(1, patch[0] + 2, patch[0]).unfold(2, patch[1] + 2, patch[1])
     return frames.permute(1, 2, 0, 3, 4).flatten(0, 1).clone()
 
 
 def _better(candidates: Tensor, probability: Tensor, point: Tensor, answer: Tensor) -> Tensor:
-    """(N,) whether the point is expected to be nearer to the truth than the answer, if that is one of the candidates."""
+    """(N,) whether the point is expected to be nearer to the truth, one of the candidates, than the answer is."""
 
     def expected_error(guess: Tensor) -> Tensor:
         return ((candidates - guess.unsqueeze(1)).square().sum(2) * probability).sum(1)

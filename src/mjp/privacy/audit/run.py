@@ -6,6 +6,7 @@ cell is measured. A killed audit resumes where it was: the same settings in the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def _target(settings: AuditSettings, name: str, source: Pictures) -> Target:
     numbers = spread_numbers(len(source), settings.pictures)
     labels = torch.tensor([source.labels[number] for number in numbers])
     classes = int(getattr(subject.model.model, "num_classes", 1))
-    pictures = sample_pictures(source, len(numbers), subject.size)
+    pictures = sample_pictures(source, len(numbers), subject.size, floats=settings.float_pictures)
     return Target(subject, pictures, labels % classes, _prior(settings, subject, source, numbers))
 
 
@@ -120,6 +121,17 @@ def _attack(
             progress.advance()
 
 
+def _caveats(settings: AuditSettings) -> list[str]:
+    """What makes an audit look better than it is."""
+    sentences = []
+    if settings.float_pictures:
+        sentences.append("pictures were resized with floats, which hides what 8-bit pictures give away to lattice")
+    if "lattice" not in settings.attacks or find_spec("fpylll") is None:
+        remedy = "pip install 'mjp[lattice]'" if find_spec("fpylll") is None else "add it to --attacks"
+        sentences.append(f"the strongest attack on 8-bit pictures, lattice, did not run: {remedy}")
+    return sentences
+
+
 def _conclude(
     settings: AuditSettings, targets: Sequence[Target], source: Pictures, cells: Cells, out: Path, options: Any
 ) -> Results:
@@ -133,6 +145,6 @@ def _conclude(
     results = write_results(out, "audit", options, {"models": measured, "rows": rows, "headline": headline})
     write_spreadsheet(rows, out / "audit.csv")
     draw_audit(rows, out / "audit.png")
-    print("\n".join([table(rows), *headline.values()]))
+    print("\n".join([table(rows), *headline.values(), *_caveats(settings)]))
     print(f"figures  {out / 'results.json'}, {out / 'audit.csv'}\nchart    {out / 'audit.png'}")
     return results

@@ -14,7 +14,7 @@ DEFENCES = (
 )
 SEARCH = ("steps", "restarts", "objective", "tv", "edges")  # settings of gradient matching
 # what a finished cell depends on; models and defences may be added later
-CELL = ("attacks", "data", "pictures", "prior", "pretrained", "dtype", *SEARCH, "seed")
+CELL = ("attacks", "data", "pictures", "prior", "pretrained", "dtype", "float_pictures", *SEARCH, "seed")
 
 
 @dataclass
@@ -23,12 +23,14 @@ class AuditSettings:
     """Public models: shipped names, folders, hub repositories, timm:NAME (random weights unless --pretrained)."""
     defences: tuple[str, ...] = DEFENCES
     """What the client does; the defences are listed above."""
-    attacks: tuple[str, ...] = ("direct", "span", "subspace", "jigsaw")
+    attacks: tuple[str, ...] = ("direct", "span", "subspace", "jigsaw", "lattice")
     """What the server tries; the attacks are listed above."""
     data: str = "embedded"
     """The clients' pictures: embedded (CIFAR-10), a folder of classes, or a folder that has one named val."""
     pictures: int = 10
     """Pictures to attack for each defence, spread over the data."""
+    float_pictures: bool = False
+    """Resize pictures with floats; default: with 8 bits, as clients do. Between grey levels lattice finds nothing."""
     prior: Path | None = None
     """Folder of public pictures for the attacker's prior; default: other pictures of the same data."""
     accuracy: int = 1000

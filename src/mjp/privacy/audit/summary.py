@@ -11,7 +11,10 @@ from mjp.common.stats import Bootstrap, Interval
 from mjp.privacy.audit.cells import Cells, Findings
 from mjp.privacy.examine.finding import GUESS
 
-QUANTITIES = ("psnr", "ssim", "lpips", "mse", "fft2d", "recovered", "permuted_psnr", "psnr_masked", "psnr_unmasked")
+QUANTITIES = (
+    *("psnr", "ssim", "lpips", "mse", "fft2d", "recovered", "permuted_psnr", "psnr_masked", "psnr_unmasked"),
+    *("exact", "exact_masked", "exact_unmasked"),
+)
 # metrics for which the gain over the guess is reported
 GAINS = ("psnr", "psnr_masked", "psnr_unmasked", "permuted_psnr")
 

@@ -8,7 +8,8 @@ from mjp.privacy.examine.finding import GUESS
 
 def table(rows: list[dict[str, Any]]) -> str:
     width = max(len(row["defence"]) for row in rows)
-    columns = f"{'best attack':<14} {'PSNR, dB':<20} {'gain':>6} {'masked':>7} {'unmasked':>9} {'any order':>10}"
+    gains = f"{'gain':>6} {'masked':>7} {'unmasked':>9} {'any order':>10}"
+    columns = f"{'best attack':<14} {'PSNR, dB':<20} {gains} {'exact, %':>8}"
     head = f"{'defence':<{width + 4}} {'top-1, %':>8} {'consistent, %':>13} {'guess':>6}  {columns}"
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -25,7 +26,14 @@ def _line(row: dict[str, Any], width: int) -> str:
     mean, low, high = row["attacks"][row["best"]]["psnr"]
     gains = [_gain(row[f"gain_{name}"]) for name in GAINS]
     psnr = f"{mean:.1f} [{low:.1f}, {high:.1f}]"
-    return f"{start}{row['best']:<14} {psnr:<20} {gains[0]:>6} {gains[1]:>7} {gains[2]:>9} {gains[3]:>10}"
+    gain_columns = f"{gains[0]:>6} {gains[1]:>7} {gains[2]:>9} {gains[3]:>10}"
+    return f"{start}{row['best']:<14} {psnr:<20} {gain_columns} {_most_exact(row):>8}"
+
+
+def _most_exact(row: dict[str, Any]) -> str:
+    """The largest share of bit-exact patches that an attack reached; cells of older audits have none."""
+    shares = [attack["exact"][0] for attack in row["attacks"].values() if attack.get("exact")]
+    return f"{100 * max(shares):.1f}" if shares else "–"
 
 
 def _percent(usefulness: dict[str, Any] | None, name: str) -> str:

@@ -38,7 +38,7 @@ def audit_pictures(
     *,
     names: Sequence[str] | None = None,
     defences: Sequence[str] = ("none",),
-    attacks: Sequence[str] = ("direct", "span", "subspace"),
+    attacks: Sequence[str] = ("direct", "span", "subspace", "lattice"),
     label: int | None = None,
     prior: Path | None = None,
     dtype: torch.dtype = torch.float32,

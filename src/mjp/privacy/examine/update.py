@@ -43,7 +43,7 @@ def audit_update(
     info: Info | None,
     model: nn.Module | str,
     *,
-    attacks: Sequence[str] = ("direct", "span", "subspace"),
+    attacks: Sequence[str] = ("direct", "span", "subspace", "lattice"),
     prior: Path | None = None,
     effort: Effort | None = None,
 ) -> list[Finding]:

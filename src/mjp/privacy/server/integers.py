@@ -56,7 +56,7 @@ def reduce_open(free: Tensor, covariance: Tensor, noise: float, pixels: Tensor) 
 
 
 def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor:
-    """(r, P) vectors of Z^P ∩ span(F), r ≤ q: those of the q shortest that are integer in all pixels; a basis if r = q."""
+    """(r, P) vectors of Z^P ∩ span(F): those of the q shortest that are integer in all pixels; a basis if r = q."""
     lengths = ((reduced.vectors @ reduced.metric) * reduced.vectors).sum(1)
     shortest = reduced.vectors[lengths.argsort()[: len(free)]]
     full, error = extend(shortest, torch.zeros_like(free[0]), free, reduced.pixels)
