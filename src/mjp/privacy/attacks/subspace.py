@@ -9,7 +9,8 @@ Masked rows of ∂L/∂E are exactly zero, so the mask is public; ∂L/∂E_unk 
     and for the unmasked:                            X_u = (G_uᵀ)⁺ ∂L/∂W + Z_u Q,   Z_u c = −(G_uᵀ)⁺ ∂L/∂E_unk
 
 So every patch is determined up to the k − 1 differences of the masked patches: k = 1 is exact, and the prior decides
-the rest. No attack that is linear in the first layer can narrow those dimensions down.
+the rest. No attack that is linear in the first layer can narrow those dimensions down for real-valued pixels; 8-bit
+pixels are integers, which the lattice attack uses.
 """
 
 from collections.abc import Callable
