@@ -10,7 +10,7 @@ from mjp.cli.main import main
 def test_json_has_the_promised_keys_and_nothing_else_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--json", "--batch", "1", "--repeats", "1"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert {"shuffle_vs_copy", "plans_1024_ms", "step_overhead_percent"} <= result.keys()
+    assert {"shuffle_vs_copy", "plans_1024_ms", "step_overhead_percent", "rope_step_overhead_percent"} <= result.keys()
     assert result["shuffle_vs_copy"] > 0 < result["plans_1024_ms"]
 
 

@@ -21,6 +21,14 @@ def test_jigsaw_writes_a_picture_and_figures_that_hold(tmp_path: Path, capsys: p
     assert capsys.readouterr().out.strip().endswith(str(tmp_path / "out" / "results.json"))
 
 
+def test_rotary_positions_have_the_guarantees_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", "vit_small_patch16_rope_224", "--ratio", "0.1", "--json"]
+    assert main(["jigsaw", "--out", str(tmp_path / "out"), *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["off_difference"] == 0
+    assert result["order_in_gradient"] <= 1e-5
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -123,14 +123,12 @@ def test_learned_angles_start_as_the_identity_and_learn(kind: str) -> None:
     assert learned.no_weight_decay() >= {"rotation"}
 
 
-def test_a_common_angle_of_all_patches_shows_only_beside_what_is_not_turned() -> None:
+@pytest.mark.parametrize("name", ["vit_small_patch16_rope_224", "vit_small_patch16_dinov3"])  # two layouts of angles
+def test_a_common_angle_of_all_patches_shows_only_beside_what_is_not_turned(name: str) -> None:
     """Attention sees differences of angles: without prefix tokens, and all masked, the learned angle cancels."""
-    network = rotary(class_token=False, global_pool="avg").double()
-    model, images, plan = (
-        double(hiding(network, unknown_rotation="learned")),
-        pictures(2).double(),
-        half_masked(2, ratio=1.0),
-    )
+    network = rotary(name, class_token=False, num_reg_tokens=0, global_pool="avg")
+    model = double(hiding(network, unknown_rotation="learned"))
+    images, plan = pictures(2).double(), half_masked(2, ratio=1.0)
     before = model(images, plan).logits
     nn.init.normal_(model.rotation, generator=generator())
     assert torch.allclose(model(images, plan).logits, before, atol=1e-9)

@@ -4,6 +4,8 @@ shuffle_vs_copy        shuffling a 64×196×384 float32 token tensor, relative t
 plans_1024_ms          milliseconds to draw 1,024 plans on a 14×14 grid at γ = .27, on one core
 step_overhead_percent  all that MJP adds to a DeiT-S training step (plan, shuffle, E_unk, DAL, forward, backward and
                        optimizer), relative to the plain step
+rope_step_overhead_percent  the same for a ViT-S with rotary positions; it is the difference of two whole steps, since
+                       hidden rotations reach every block, and so as noisy as they are
 """
 
 from collections.abc import Callable
@@ -16,28 +18,37 @@ from torch.nn.functional import cross_entropy
 
 from mjp.bench.timing import minima, one_thread
 from mjp.common.progress import track
+from mjp.method.config import preset
 from mjp.method.model import MJP
 from mjp.method.plan import sample_plan
 from mjp.method.shuffle import shuffle_tokens
 
 REPEATS = 5  # training steps; the short operations are repeated forty times as often
 MODEL = "deit_small_patch16_224"
+ROTARY_MODEL = "vit_small_patch16_rope_224"
 
 
 def measure(repeats: int, batch: int) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    parts = (_time_shuffle, _time_plans, lambda repeats: _time_step(repeats, batch))
+    parts = (
+        lambda: _time_shuffle(repeats),
+        lambda: _time_plans(repeats),
+        lambda: _time_step(repeats, batch),
+        lambda: _time_rotary_step(repeats, batch),
+    )
     for part in track(parts, "measuring"):
-        figures |= part(repeats)
+        figures |= part()
     return figures
 
 
 def lines(figures: dict[str, Any]) -> list[str]:
     step = f"+ {figures['step_overhead_percent']:.2f} % ({figures['step_added_ms']:.1f} ms more than"
+    rotary = f"{figures['rope_step_overhead_percent']:+.2f} % of"
     return [
         f"token shuffle          {figures['shuffle_vs_copy']:.2f} × a plain copy",
         f"1,024 plans            {figures['plans_1024_ms']:.1f} ms on one core",
         f"DeiT-S training step   {step} {figures['step_plain_ms']:.0f} ms, batch {figures['batch']})",
+        f"rotary training step   {rotary} {figures['rope_step_plain_ms']:.0f} ms, batch {figures['batch']}",
     ]
 
 
@@ -58,9 +69,7 @@ def _time_plans(repeats: int) -> dict[str, Any]:
 
 def _time_step(repeats: int, batch: int) -> dict[str, Any]:
     """The plain step in full; and without its blocks, whose noise would drown it, the step with and without MJP."""
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(batch, 3, 224, 224, generator=generator)
-    labels = torch.randint(1000, (batch,), generator=generator)
+    images, labels = _batch(batch)
     times = minima(
         10 * repeats,
         every_tenth="full",
@@ -76,6 +85,27 @@ def _time_step(repeats: int, batch: int) -> dict[str, Any]:
         "batch": batch,
         "threads": torch.get_num_threads(),
     }
+
+
+def _time_rotary_step(repeats: int, batch: int) -> dict[str, Any]:
+    images, labels = _batch(batch)
+    hiding = preset("paper", localize="none")  # rotations have no table to localise
+    times = minima(
+        2 * repeats,
+        plain=_training_step(timm.create_model(ROTARY_MODEL), images, labels),
+        mjp=_training_step(MJP(timm.create_model(ROTARY_MODEL), hiding), images, labels),
+    )
+    return {
+        "rope_step_overhead_percent": round(100 * (times["mjp"] / times["plain"] - 1), 3),
+        "rope_step_plain_ms": round(times["plain"], 1),
+    }
+
+
+def _batch(batch: int) -> tuple[Tensor, Tensor]:
+    """Images and labels of random numbers."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(batch, 3, 224, 224, generator=generator)
+    return images, torch.randint(1000, (batch,), generator=generator)
 
 
 def _training_step(model: Any, images: Tensor, labels: Tensor) -> Callable[[], None]:

@@ -18,7 +18,7 @@ class Guarantee(NamedTuple):
 
 
 def measure_guarantees(model: MJP, picture: Tensor, *, seed: int) -> dict[str, Guarantee]:
-    """Six guarantees of a model in eval mode on a (1, 3, H, W) picture; variant J, so that there is an E_unk."""
+    """Six guarantees of a model in eval mode on a (1, 3, H, W) picture; of a variant that hides positions."""
     plan = model.sample_plan(picture)
     reordered = plan_from_mask(plan.mask, plan.grid, generator=torch.Generator().manual_seed(seed + 1))
     keeping = MJP(model.unwrap(), variant("E", ratio=model.config.ratio)).eval()

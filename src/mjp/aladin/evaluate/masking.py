@@ -82,7 +82,7 @@ def vit_of(model: Aladin) -> MJP:
     backbone = model.vision.model
     if not isinstance(backbone, MJP) or not backbone.adapter.exchangeable:
         raise InputError(
-            f"--mask-ratios needs a ViT as backbone; {model.vision.name} has no positions to hide: omit the option, "
+            f"--mask-ratios needs a ViT as backbone; {model.vision.name} cannot hide positions: omit the option, "
             "or train on a ViT (--model.backbone mini-cifar10-mjp, a folder, or timm:NAME)"
         )
     return backbone
