@@ -21,15 +21,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+@pytest.mark.parametrize("step", [7, 11, 19])
 def test_a_line_with_share_and_time_left_at_least_every_30_seconds(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
+    step: int, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = []
+    times: list[float] = []
     for _ in track(range(40), "evaluating"):
-        clock.now += 7
-        if capsys.readouterr().err:
+        if capsys.readouterr().err:  # of the step before
             times.append(clock.now)
+        clock.now += step
+    assert times
     assert max(b - a for a, b in zip([100, *times], times, strict=False)) <= 30
+
+
+def test_a_line_has_share_time_left_and_readings(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(40, "evaluating", initial=10) as steps:
         for _ in range(3):
             clock.now += 7

@@ -13,7 +13,8 @@ from typing import Any, TypeVar, cast
 
 from tqdm import tqdm
 
-INTERVAL = 20.0  # seconds between two lines: with steps of up to 10 s a reader waits at most 30 s for a sign of life
+INTERVAL = 20.0  # seconds between two lines
+PATIENCE = 30.0  # seconds that a reader waits at most, unless a single step takes longer
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class Progress:
 
     def __init__(self, total: int, what: str, *, initial: int = 0, unit: str = "step", quiet: bool = False) -> None:
         self.total, self.what, self.initial, self.done, self.quiet = total, what, initial, initial, quiet
-        self.began = self.reported = time.monotonic()
+        self.began = self.reported = self.advanced = time.monotonic()
         self.bar: Any = None
         if not quiet and sys.stderr.isatty():
             self.bar = tqdm(total=total, initial=initial, desc=what, unit=unit, leave=False)
@@ -35,9 +36,17 @@ class Progress:
             if readings:
                 self.bar.set_postfix(readings, refresh=False)
             self.bar.update(steps)
-        elif not self.quiet and time.monotonic() - self.reported >= INTERVAL:
-            self.reported = time.monotonic()
+        elif not self.quiet and self._is_due():
             print(self._line(readings), file=sys.stderr, flush=True)
+
+    def _is_due(self) -> bool:
+        """Whether to print a line now: it is time, or another step as long as the last one would be too late."""
+        now = time.monotonic()
+        step, self.advanced = now - self.advanced, now
+        if now - self.reported < INTERVAL and now - self.reported + step < PATIENCE:
+            return False
+        self.reported = now
+        return True
 
     def _line(self, readings: dict[str, str]) -> str:
         seconds_per_step = (self.reported - self.began) / (self.done - self.initial)
