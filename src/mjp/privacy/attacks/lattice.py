@@ -110,21 +110,27 @@ def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cose
     tolerance = (DEVIATIONS * noise).clamp(MIN_TOLERANCE, MAX_TOLERANCE)
     covariance = 255**2 * _kron(view.prior.patch_covariances(view.patch))
     typical = float(noise.median())
+    best = nothing
     for more in EQUATIONS:
         pixels = choose_pixels(free, min(2 * count + more, len(scale)))
         reduced = reduce_open(free, covariance, 2 * typical, pixels)
         basis = integer_basis(reduced, free, float(tolerance.max()))
-        if len(basis) == count:
+        # span F without its noise, if Λ is right: with a wrong one hardly a patch comes out integer
+        spans = [free, torch.linalg.qr(basis.T)[0].T] if len(basis) == count else [free]
+        for rows in spans:
+            points, error = integer_points(reduced, origin, rows, answer, 1)
+            # part of Λ is no help: steps along it leave out those that belong to the truth
+            cosets = Cosets(points, basis[:0] if rows is free else basis, error < tolerance, view.mask)
+            if _worth(cosets) >= _worth(best):
+                best = cosets
+        if len(best.basis) and bool(best.solved.all()):
             break
-    if len(basis) == count:
-        free = torch.linalg.qr(basis.T)[0].T  # span F without its noise
-    points, error = integer_points(reduced, origin, free, answer, 1)
-    failed = error > tolerance
-    if bool(failed.any()):
-        reduced = reduce_open(free, covariance, 2 * float(noise[failed].median()), pixels)
-        points[failed], error[failed] = integer_points(reduced, origin[failed], free, answer[failed], BEAM)
-    # part of Λ is no help: steps along it leave out those that belong to the truth
-    return Cosets(points, basis if len(basis) == count else basis[:0], error < tolerance, view.mask)
+    return best
+
+
+def _worth(cosets: Cosets) -> float:
+    """Patches that came out integer; a tenth more with Λ, which lets the prior choose among the integer points."""
+    return float(cosets.solved.sum()) * (1.1 if len(cosets.basis) else 1.0)
 
 
 def _kron(factors: tuple[Tensor, ...]) -> Tensor:
