@@ -177,7 +177,7 @@ def test_the_default_folder_names_recipe_and_preset() -> None:
     ("text", "message"),
     [
         ("epochz: 3", "unknown field epochz"),
-        ("mjp: {ratoi: 0.1}", "unknown MJP setting ratoi"),
+        ("mjp: {ratoi: 0.1}", "unknown MJP setting 'ratoi'"),
         ("- 1\n- 2", "must hold fields and values"),
         ("a: [", "is not valid YAML"),
         ("epochs: many", "--epochs must be a whole number"),
