@@ -294,7 +294,7 @@ def test_an_unknown_localization_head_is_refused() -> None:
 def test_weights_without_numbers_are_refused(tmp_path: Path) -> None:
     mjp.MJP(vit("deit_tiny_patch16_224"), "paper").save_pretrained(tmp_path)
     save_file({"nothing": torch.zeros(1, dtype=torch.int64)}, tmp_path / "model.safetensors")
-    with pytest.raises(mjp.InputError, match="holds 1$"):
+    with pytest.raises(mjp.InputError, match=r"holds 1$"):
         mjp.MJP.from_pretrained(tmp_path)
 
 
