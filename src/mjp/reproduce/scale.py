@@ -20,7 +20,7 @@ from typing import Any
 from mjp.common.errors import InputError
 from mjp.common.read import parse_yaml, read_yaml
 
-MEASUREMENTS = ("positions", "corruption", "privacy", "attention", "uniform", "segment")
+MEASUREMENTS = ("positions", "corruption", "attention", "uniform")
 
 
 @dataclass(frozen=True)
