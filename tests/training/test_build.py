@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mjp.common.errors import InputError
-from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight
+from mjp.training.build import build_mixup, build_model, build_optimizer, build_schedule, localize_weight, mask_ratio
 from mjp.training.config import TrainConfig
 from training.runs import TINY_VIT, settings
 
@@ -132,6 +132,15 @@ def test_the_authors_weight_warms_up_and_falls_to_a_half() -> None:
 def test_the_authors_weight_without_warm_up_starts_at_its_largest() -> None:
     chosen = config(warmup_epochs=0, localize_schedule="reference", mjp={"localize_weight": 0.04})
     assert localize_weight(chosen, 0) == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ratios"),
+    [("constant", [0.4, 0.4, 0.4, 0.4]), ("rise", [0, 0.2, 0.4, 0.4]), ("fall", [0.4, 0.4, 0.4, 0])],
+)
+def test_the_mask_ratio_over_time(schedule: str, ratios: list[float]) -> None:
+    chosen = config(epochs=8, ratio_schedule=schedule, mjp={"ratio": 0.4})
+    assert [mask_ratio(chosen, epoch) for epoch in (0, 2, 4, 8)] == pytest.approx(ratios)
 
 
 @pytest.mark.parametrize(("mixup", "cutmix"), [(0.8, 0.0), (0.0, 1.0), (0.8, 1.0)])

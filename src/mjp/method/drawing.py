@@ -37,13 +37,16 @@ class PlanDrawing(nn.Module):
         self.generator_rank = 0  # the process that the generator was seeded for
         self._loaded_state: Tensor | None = None  # of a generator; taken up by the next draw, which knows its device
 
-    def sample_plan(self, images: Tensor, generator: torch.Generator | None = None) -> Plan:
+    def sample_plan(
+        self, images: Tensor, generator: torch.Generator | None = None, *, ratio: float | None = None
+    ) -> Plan:
         """Draw the plan that training would use for these images.
 
         Args:
             images: (B, C, H, W).
             generator: Where the randomness comes from; by default the model's own generator, which in distributed
                 training differs from process to process.
+            ratio: Mask ratio γ of this plan, for schedules; by default the configuration's.
 
         Returns:
             A plan on the device of the images (of the generator, if one is passed).
@@ -61,7 +64,7 @@ class PlanDrawing(nn.Module):
         if config.shuffle == "spp":
             return sample_spp_plan(len(images), grid, self.adapter.cell, **draw)
         blocks: dict[str, Any] = {"sampler": config.sampler, "min_block": config.min_block, "aspect": config.aspect}
-        return sample_plan(len(images), grid, config.ratio, **draw, **blocks)
+        return sample_plan(len(images), grid, config.ratio if ratio is None else ratio, **draw, **blocks)
 
     def get_extra_state(self) -> Tensor:
         """Epoch, rank and state of the generator as bytes; torch calls this for `state_dict()`."""

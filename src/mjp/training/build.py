@@ -77,6 +77,13 @@ def localize_weight(config: TrainConfig, epoch: float) -> float:
     return weight / 2 + weight / 4 * (1 + turn)
 
 
+def mask_ratio(config: TrainConfig, epoch: float) -> float:
+    """γ at a moment of training."""
+    progress = epoch / config.epochs
+    shares = {"constant": 1.0, "rise": min(1.0, 2 * progress), "fall": min(1.0, 2 * (1 - progress))}
+    return config.mjp.ratio * max(0.0, shares[config.ratio_schedule])
+
+
 def model_argument(text: str) -> tuple[str, Any]:
     """One argument of a timm model, written as name=value."""
     name, equals, value = text.partition("=")

@@ -117,6 +117,9 @@ class TrainConfig:
     localize_schedule: Literal["constant", "reference"] = "constant"
     """λ over time: constant, or reference (the authors': linear warm-up with the learning rate, then a cosine to λ/2),
     which comes with --preset reference."""
+    ratio_schedule: Literal["constant", "rise", "fall"] = "constant"
+    """Mask ratio γ over time: constant, rise (from 0 to γ in the first half of training) or fall (from γ to 0 in the
+    second half)."""
 
     smoothing: float = 0.1
     """Label smoothing."""

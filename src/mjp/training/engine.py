@@ -35,6 +35,7 @@ from mjp.training.build import (
     build_pretrained,
     build_schedule,
     localize_weight,
+    mask_ratio,
     refuse_idle_jigsaw,
 )
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
@@ -186,7 +187,7 @@ class Run(ResumableRun[TrainConfig]):
         seed = derive_seed(self.config.seed, self.step, PLAN)
         generator = torch.Generator(images.device).manual_seed(seed)
         whole = images[:1].expand(self.step_size, -1, -1, -1)  # only its shape is looked at
-        return self.model.sample_plan(whole, generator)
+        return self.model.sample_plan(whole, generator, ratio=mask_ratio(self.config, self.step / self.steps_per_epoch))
 
     def finish_epoch(self, epoch: int) -> None:
         """Evaluate if it is time, log, and save."""
