@@ -56,6 +56,9 @@ def test_outcomes_are_those_of_every_picture(folder: Path) -> None:
     assert consistency.shape == (100,)
     assert values_of(cell, "diff_norm_uniform@0.5") != values_of(cell, "diff_norm@0.5")  # another shuffle
     assert values_of(cell, "consistency@0.3") is None
+    swept = values_of(cell, "consistency@0.25")
+    assert swept is not None
+    assert swept.shape == (50,)
     assert values_of(cell, "place_error") is not None
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from mjp.reproduce.verdict import Difference, decide, paired_difference
+from mjp.reproduce.verdict import Difference, decide, paired_difference, seed_variance
 
 
 def test_one_number_per_seed_gives_students_interval() -> None:
@@ -37,6 +37,35 @@ def test_the_interval_covers_the_truth_when_seeds_and_pictures_both_vary() -> No
         effects = generator.normal(0.0, 0.05, (3, 1)) + generator.normal(0.0, 0.5, (1, 200))
         result = paired_difference(0.2 + effects + generator.normal(0.0, 0.3, (3, 200)))
         covered += result.low <= 0.2 <= result.high
+    assert covered / 400 >= 0.93
+
+
+def test_the_variance_of_seeds_is_the_residual_of_a_two_way_table() -> None:
+    generator = np.random.default_rng(2)
+    noise = generator.normal(0.0, 0.3, (40, 5))
+    pooled = seed_variance(noise + generator.normal(0, 9, (40, 1)) + generator.normal(0, 9, (1, 5)))
+    assert pooled is not None
+    assert pooled.degrees == 39 * 4
+    assert pooled.value == pytest.approx(0.09, rel=0.25)
+    assert pooled.value == pytest.approx(seed_variance(noise).value)  # type: ignore[union-attr]
+    assert seed_variance(noise[:1]) is None
+
+
+def test_two_runs_alone_pool_to_the_variance_of_their_own_difference() -> None:
+    runs = np.random.default_rng(3).normal(0.0, 1.0, (2, 4))
+    of_seeds = seed_variance(runs)
+    alone = paired_difference(runs[0] - runs[1])
+    assert paired_difference(runs[0] - runs[1], of_seeds=of_seeds).low == pytest.approx(alone.low)
+
+
+def test_the_pooled_interval_covers_the_truth() -> None:
+    generator = np.random.default_rng(4)
+    covered = 0
+    for _ in range(400):
+        runs = generator.normal(0.0, 0.05, (8, 3, 1)) + generator.normal(0.0, 0.5, (8, 1, 100))
+        runs = runs + generator.normal(0.0, 0.3, (8, 3, 100))
+        result = paired_difference(runs[0] - runs[1], of_seeds=seed_variance(runs.mean(2)))
+        covered += result.low <= 0 <= result.high
     assert covered / 400 >= 0.93
 
 

@@ -11,7 +11,7 @@ from mjp.common.errors import InputError
 from mjp.common.read import read_object
 from mjp.reproduce.outcomes import unpack
 from mjp.reproduce.scale import Claim, Scale, Table
-from mjp.reproduce.verdict import Difference, Outcome, decide, paired_difference
+from mjp.reproduce.verdict import Difference, Outcome, Variance, decide, paired_difference, seed_variance
 
 CELLS = "cells"
 SHOWN = {  # column of a table: quantity
@@ -62,7 +62,7 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
         if point is None:
             return None
         if name in ("top1", "consistency"):
-            return unpack(point["right" if name == "top1" else "same"], outcomes["pictures"]).astype(np.float64)
+            return unpack(point["right" if name == "top1" else "same"], point["pictures"]).astype(np.float64)
         return np.asarray(point[name], dtype=np.float64)
     value = cell["figures"].get(name)
     return None if value is None else np.asarray(value, dtype=np.float64)
@@ -84,9 +84,9 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
             if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"
         ]
         if in_place:
-            pictures = cell["outcomes"]["pictures"]
-            shuffled = unpack(in_place[0]["right"], pictures).mean()
-            losses.append(float(unpack(cell["outcomes"]["right"], pictures).mean() - shuffled))
+            whole = cell["outcomes"]
+            shuffled = unpack(in_place[0]["right"], in_place[0]["pictures"]).mean()
+            losses.append(float(unpack(whole["right"], whole["pictures"]).mean() - shuffled))
     loss = sum(losses) / len(losses) if losses else None
     return {"loss": loss, "open": loss is not None and loss > GATE}
 
@@ -100,7 +100,20 @@ def difference(cells: Cells, claim: Claim, comparisons: int) -> Difference | Non
     rows = [np.asarray(x) - np.asarray(y) for x, y in pairs]
     if claim.quantity == "picture_seconds":
         rows = [row / np.asarray(x) for row, (x, _) in zip(rows, pairs, strict=True)]
-    return paired_difference(claim.sign * np.stack(rows), comparisons=comparisons)
+    differences = claim.sign * np.stack(rows)  # (S, P) or (S,)
+    pooled = _seed_variance(cells, claim.quantity, seeds) if differences.ndim == 2 else None
+    return paired_difference(differences, comparisons=comparisons, of_seeds=pooled)
+
+
+def _seed_variance(cells: Cells, quantity: str, seeds: list[int]) -> Variance | None:
+    """How a run's mean varies from seed to seed, from all runs that have these seeds."""
+    rows = [
+        [values_of(by_seed[seed], quantity) for seed in seeds]
+        for by_seed in cells.values()
+        if by_seed.keys() >= set(seeds)
+    ]
+    complete = [row for row in rows if all(values is not None for values in row)]
+    return seed_variance(np.array([[np.mean(values) for values in row if values is not None] for row in complete]))
 
 
 def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:

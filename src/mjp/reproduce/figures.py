@@ -24,11 +24,12 @@ def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
     """Accuracy and consistency over γ in inference, bands of one standard deviation over seeds."""
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    ratios = sorted({*scale.ratios, *scale.sweep})
     for axis, name, label in zip(axes, ("top1", "consistency"), ("top-1, %", "consistency, %"), strict=True):
         for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
-            rows = [[100 * _mean(cell, f"{name}@{ratio:g}") for ratio in scale.ratios] for cell in seeds.values()]
+            rows = [[100 * _mean(cell, f"{name}@{ratio:g}") for ratio in ratios] for cell in seeds.values()]
             start = [[100 * _mean(cell, "top1") if name == "top1" else 100.0] for cell in seeds.values()]
-            _band(axis, [0.0, *scale.ratios], np.hstack([start, rows]), colour, run)
+            _band(axis, [0.0, *ratios], np.hstack([start, rows]), colour, run)
         axis.set(title=label, xlabel="γ in inference")
     _finish(figure, axes, path)
 

@@ -36,6 +36,9 @@ def measure_model(
         samplers.append("uniform")
     stream = _load(subject, pictures, limit=scale.pictures)
     outcomes = measure_outcomes(subject.model, stream, scale.ratios, samplers=samplers)
+    if scale.sweep:
+        stream = _load(subject, pictures, limit=scale.sweep_pictures)
+        outcomes["points"] += measure_outcomes(subject.model, stream, scale.sweep, samplers=["blockwise"])["points"]
     figures: dict[str, Any] = {}
     for name in measurements:
         if name in MEASURES:

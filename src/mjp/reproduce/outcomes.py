@@ -1,7 +1,7 @@
 """What happened to every picture, kept small: bits for right and unchanged answers, so that runs can be compared
 picture by picture long after their models are gone.
 
-    {"right": bits, "pictures": 5000, "points": [{"ratio": .5, "unknown": true, "sampler": "blockwise",
+    {"right": bits, "pictures": 5000, "points": [{"ratio": .5, "unknown": true, "sampler": "blockwise", "pictures": 500,
      "right": bits, "same": bits, "diff_norm": 8.9, "diff_relative": .3}, ...]}
 """
 
@@ -36,7 +36,8 @@ def _point(setting: Setting, columns: Tensor) -> dict[str, Any]:
     """The columns are the METRICS of every picture."""
     values = dict(zip(METRICS, columns.T, strict=True))
     means = {name: values[name].mean().item() for name in ("diff_norm", "diff_relative")}
-    return {**setting._asdict(), "right": pack(values["top1"] > 0), "same": pack(values["consistency"] > 0), **means}
+    bits = {"right": pack(values["top1"] > 0), "same": pack(values["consistency"] > 0)}
+    return {**setting._asdict(), "pictures": len(columns), **bits, **means}
 
 
 def pack(bits: Tensor) -> str:

@@ -5,7 +5,8 @@
     train                   fields of `mjp train` that all runs share
     runs                    NAME: fields of `mjp train` for this run; `like:` a run whose fields it starts from;
                             `measure:` what is measured beside the sweep
-    ratios, pictures        the sweep over γ that every run gets: ratios of the jigsaw, and validation pictures
+    ratios, pictures        the γ at which every run is judged, and on how many validation pictures
+    sweep, sweep_pictures   further γ for the figure, on fewer pictures
     tables                  NAME: which runs it shows and which figures of the paper stand beside
     claims                  what the paper says, as a comparison of two runs
 
@@ -67,6 +68,8 @@ class Scale:
     claims: tuple[Claim, ...]
     ratios: tuple[float, ...]
     pictures: int | None
+    sweep: tuple[float, ...]
+    sweep_pictures: int | None
     minutes: float  # of one run on one core of the machine that the figures come from
     needs_checkpoint: bool
 
@@ -132,6 +135,8 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         claims=claims,
         ratios=tuple(values["ratios"]),
         pictures=values.get("pictures"),
+        sweep=tuple(values.get("sweep", ())),
+        sweep_pictures=values.get("sweep_pictures"),
         minutes=values["minutes"],
         needs_checkpoint=values.get("checkpoint", False),
     )

@@ -5,12 +5,14 @@ Every run has S seeds and P pictures, and X and Y share both: the same seed draw
 same pictures are judged. So differences are taken picture by picture and seed by seed, d[s, p], and then
 
     estimate         mean of d
-    standard error²  variance between seeds / S + variance between pictures / P
+    standard error²  2 σ² / S + variance between pictures / P
     interval         Student's t with Welch–Satterthwaite degrees of freedom, at level 1 − .05 / (number of claims)
 
-Adding both variances counts the residual twice, which errs on the side of caution. With three seeds the interval is
-wide: that is what three seeds are worth. A quantity that exists once per seed (a regression error, seconds) has the
-variance between seeds alone.
+σ² is the variance of a run's mean from seed to seed. Three seeds of two runs say little about it, so it is estimated
+from all R runs of the scale that have these seeds, as the residual of the table run × seed, with (R − 1)(S − 1) degrees
+of freedom: the runs share architecture, data and length, and are taken to share σ. Adding the variance between
+pictures counts part of the residual twice, which errs on the side of caution. A quantity that exists once per seed
+(a regression error, seconds) differs in scale between runs: it has the variance of its own differences alone.
 
     holds          the whole interval is above −margin
     does not hold  the whole interval is below −margin
@@ -21,7 +23,7 @@ variance between seeds alone.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +44,37 @@ class Difference:
     pictures: int | None
 
 
-def paired_difference(differences: NDArray[np.float64], *, comparisons: int = 1) -> Difference:
-    """The mean of (S, P) differences, or of (S,) ones, with an interval that allows for several comparisons."""
+class Variance(NamedTuple):
+    """An estimated variance and its degrees of freedom."""
+
+    value: float
+    degrees: int
+
+
+def seed_variance(means: NDArray[np.float64]) -> Variance | None:
+    """σ² of (R, S) means of runs by seed: the residual after the effects of run and seed; None below two of either."""
+    runs, seeds = means.shape
+    if runs < 2 or seeds < 2:
+        return None
+    residuals = means - means.mean(0) - means.mean(1, keepdims=True) + means.mean()
+    degrees = (runs - 1) * (seeds - 1)
+    return Variance(float((residuals**2).sum() / degrees), degrees)
+
+
+def paired_difference(
+    differences: NDArray[np.float64], *, comparisons: int = 1, of_seeds: Variance | None = None
+) -> Difference:
+    """The mean of (S, P) differences, or of (S,) ones, with an interval that allows for several comparisons.
+
+    `of_seeds` is σ² of one run's mean; without it the differences speak for themselves.
+    """
     by_seed = differences.mean(1) if differences.ndim == 2 else differences  # (S,)
     seeds = len(by_seed)
     if seeds < 2:  # one seed says nothing about the next one
         return Difference(float(by_seed.mean()), -np.inf, np.inf, seeds, _pictures(differences))
-    variances = [(by_seed.var(ddof=1) / seeds, seeds - 1)]
+    if of_seeds is None:
+        of_seeds = Variance(by_seed.var(ddof=1) / 2, seeds - 1)
+    variances = [(2 * of_seeds.value / seeds, of_seeds.degrees)]
     if differences.ndim == 2 and differences.shape[1] > 1:
         by_picture = differences.mean(0)  # (P,)
         variances.append((by_picture.var(ddof=1) / len(by_picture), len(by_picture) - 1))
