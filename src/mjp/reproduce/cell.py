@@ -20,6 +20,7 @@ from mjp.common.runs.recipe import load_recipe
 from mjp.reproduce.collect import CELLS
 from mjp.reproduce.measure import measure_model
 from mjp.reproduce.scale import Cell, load_scale
+from mjp.reproduce.scenes import measure_scenes
 from mjp.training.arguments import config_from
 from mjp.training.engine import train
 
@@ -32,6 +33,7 @@ class Place:
     folder: Path
     data: str
     checkpoint: Path | None
+    scenes: Path | None = None
 
 
 def path_of(folder: Path, cell: Cell) -> Path:
@@ -50,6 +52,8 @@ def compute(place: Place, run: str, seed: int) -> float:
     train(config_from(training_values(place, cell)))
     folder = place.folder / "runs" / cell.name
     outcomes, figures = measure_model(str(folder), place.data, scale, cell.run.measure)
+    if "segment" in cell.run.measure and place.scenes is not None:  # the command refuses to start without it
+        figures |= measure_scenes(folder, place.scenes, scale.segment, seed)
     content = {
         "run": run,
         "seed": seed,

@@ -31,7 +31,7 @@ def reproduce(options: ReproduceConfig) -> Results:
         return make_results("reproduce", options, {**plan, "minutes": scale.minutes * len(missing) / jobs})
     check_folder(folder)
     if missing and not options.collect:
-        place = _place(options, scale, folder)
+        place = _place(options, scale, folder, missing)
         tasks = {cell.name: partial(compute, place, cell.run.name, cell.seed) for cell in missing}
         run_all(tasks, jobs=jobs, minutes=scale.minutes, say=partial(print, flush=True))
     return collect(scale, folder, vars(options))
@@ -53,12 +53,14 @@ def collect(scale: Scale, folder: Path, settings: dict[str, Any]) -> Results:
     return results
 
 
-def _place(options: ReproduceConfig, scale: Scale, folder: Path) -> Place:
+def _place(options: ReproduceConfig, scale: Scale, folder: Path, missing: list[Cell]) -> Place:
     if options.data is None:
         raise InputError(f"{scale.title} needs --data DIR with train/CLASS/* and val/CLASS/*")
     if scale.needs_checkpoint and (options.checkpoint is None or not options.checkpoint.exists()):
         raise InputError(f"{scale.title} needs --checkpoint FILE, the pretrained weights in timm's names")
-    return Place(options.scale, folder, options.data, options.checkpoint)
+    if options.scenes is None and any("segment" in cell.run.measure for cell in missing):
+        raise InputError(f"{scale.title} also segments: name a folder with --scenes DIR, or choose tables with --only")
+    return Place(options.scale, folder, options.data, options.checkpoint, options.scenes)
 
 
 def _print_plan(scale: Scale, cells: list[Cell], missing: list[Cell], jobs: int) -> None:

@@ -16,6 +16,8 @@ class ReproduceConfig:
     """Folder with train/CLASS/* and val/CLASS/*; the scale says which data set."""
     checkpoint: Path | None = None
     """Pretrained weights that the scale fine-tunes."""
+    scenes: Path | None = None
+    """Folder of pictures with masks (CamVid's or ADE20K's layout), for the runs of the scale that are segmented."""
     only: tuple[str, ...] = ()
     """Tables to compute; default: all."""
     seeds: tuple[int, ...] = (0, 1, 2)

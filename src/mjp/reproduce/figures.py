@@ -47,18 +47,30 @@ def _draw_convergence(runs: Cells, path: Path) -> None:
 
 
 def _draw_positions(runs: Cells, path: Path) -> None:
-    """The first two principal components of the position embeddings, one panel per run, coloured by row and column."""
+    """Position embeddings of the first seed in the plane, one column per run, coloured by row and column."""
     plt = pyplot()
-    tables = {run: next(iter(seeds.values()))["figures"].get("pca") for run, seeds in runs.items()}
-    tables = {run: np.array(points) for run, points in tables.items() if points is not None}
-    figure, axes = plt.subplots(1, len(tables), figsize=(3.4 * len(tables), 3.6), layout="constrained", squeeze=False)
-    for axis, (run, points) in zip(axes[0], tables.items(), strict=True):
-        side = round(len(points) ** 0.5)
-        index = np.arange(len(points))
-        colours = np.stack([index // side / side, np.full(len(points), 0.4), index % side / side], 1)
-        axis.scatter(points[:, 0], points[:, 1], c=colours, s=14)
-        axis.set(title=run, xticks=[], yticks=[])
+    first = {run: next(iter(seeds.values()))["figures"] for run, seeds in runs.items()}
+    columns = {run: figures for run, figures in first.items() if figures.get("pca") is not None}
+    figure, axes = plt.subplots(2, len(columns), figsize=(3.0 * len(columns), 6.2), layout="constrained", squeeze=False)
+    for row, (name, title) in zip(axes, {"pca": "principal components", "umap": "UMAP"}.items(), strict=True):
+        row[0].set_ylabel(title)
+        for axis, (run, figures) in zip(row, columns.items(), strict=True):
+            axis.set(xticks=[], yticks=[])
+            if name == "pca":
+                axis.set(title=run)
+            if figures.get(name) is None:
+                axis.text(0.5, 0.5, "not computed:\npip install mjp[umap]", ha="center", transform=axis.transAxes)
+            else:
+                _scatter(axis, np.array(figures[name]))
     save_chart(figure, path)
+
+
+def _scatter(axis: Any, points: NDArray[np.float64]) -> None:
+    """(N, 2) points of a square grid; red grows with the row, blue with the column."""
+    side = round(len(points) ** 0.5)
+    index = np.arange(len(points))
+    colours = np.stack([index // side / side, np.full(len(points), 0.4), index % side / side], 1)
+    axis.scatter(points[:, 0], points[:, 1], c=colours, s=14)
 
 
 def _band(axis: Any, x: list[float], rows: NDArray[np.float64], colour: str, label: str) -> None:

@@ -9,19 +9,23 @@ import torch
 from mjp.common.distributed import World
 from mjp.evaluation.attention import class_attention
 from mjp.evaluation.batches import batches, find_pictures
-from mjp.evaluation.positions import position_table, principal_components, regress
+from mjp.evaluation.positions import position_table, principal_components, regress, umap
 from mjp.evaluation.robustness.corruptions import CORRUPTIONS, SEVERITIES
 from mjp.evaluation.robustness.measure import corruptions
 from mjp.evaluation.robustness.sets import Generated
 from mjp.method.config import SamplerName
 from mjp.models import Subject, find_model
 from mjp.pictures.sets import Pictures
+from mjp.privacy.samples import sample_pictures
+from mjp.reproduce.cost import step_cost
+from mjp.reproduce.leakage import measure_leakage
 from mjp.reproduce.outcomes import measure_outcomes
 from mjp.reproduce.scale import Scale
 from mjp.training.evaluate import Unreadable
 
-BATCH = 100
+BATCH = 50
 CORRUPTED = 200  # pictures in each of the 75 cells of corruption and severity
+ATTACKED = 8  # pictures whose gradients are attacked
 CPU = torch.device("cpu")
 
 
@@ -56,7 +60,9 @@ def _positions(subject: Subject, _: Pictures) -> dict[str, Any]:
     table, grid = position_table(subject.model)
     result = regress(table, grid)
     points = principal_components(table, 2)[0]
-    return {"index_error": result.index_mae, "place_error": result.place_mae, "pca": points.tolist()}
+    plane = umap(table, 0)
+    planes = {"pca": points.tolist(), "umap": None if plane is None else plane.tolist()}
+    return {"index_error": result.index_mae, "place_error": result.place_mae, **planes}
 
 
 def _corruption(subject: Subject, pictures: Pictures) -> dict[str, Any]:
@@ -75,8 +81,19 @@ def _attention(subject: Subject, pictures: Pictures) -> dict[str, Any]:
     return {"attention": maps.mean(1).tolist()}
 
 
+def _cost(subject: Subject, _: Pictures) -> dict[str, Any]:
+    return {"step_cost": step_cost(subject.model, subject.size[0])}
+
+
+def _leakage(subject: Subject, pictures: Pictures) -> dict[str, Any]:
+    """PSNR of what a server rebuilds from the gradient of one picture."""
+    return dict(measure_leakage(subject, sample_pictures(pictures, ATTACKED, subject.size)))
+
+
 MEASURES: dict[str, Callable[[Subject, Pictures], dict[str, Any]]] = {
     "positions": _positions,
     "corruption": _corruption,
     "attention": _attention,
+    "cost": _cost,
+    "leakage": _leakage,
 }

@@ -7,6 +7,7 @@
                             `measure:` what is measured beside the sweep
     ratios, pictures        the γ at which every run is judged, and on how many validation pictures
     sweep, sweep_pictures   further γ for the figure, on fewer pictures
+    segment                 fields of `mjp segment`, for runs that measure it
     tables                  NAME: which runs it shows and which figures of the paper stand beside
     claims                  what the paper says, as a comparison of two runs
 
@@ -21,7 +22,7 @@ from typing import Any
 from mjp.common.errors import InputError
 from mjp.common.read import parse_yaml, read_yaml
 
-MEASUREMENTS = ("positions", "corruption", "attention", "uniform")
+MEASUREMENTS = ("positions", "corruption", "attention", "cost", "leakage", "segment", "uniform")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Scale:
     pictures: int | None
     sweep: tuple[float, ...]
     sweep_pictures: int | None
+    segment: dict[str, Any]
     minutes: float  # of one run on one core of the machine that the figures come from
     needs_checkpoint: bool
 
@@ -137,6 +139,7 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         pictures=values.get("pictures"),
         sweep=tuple(values.get("sweep", ())),
         sweep_pictures=values.get("sweep_pictures"),
+        segment=values.get("segment", {}),
         minutes=values["minutes"],
         needs_checkpoint=values.get("checkpoint", False),
     )

@@ -1,0 +1,23 @@
+"""What the gradients of a trained model give away, in the paper's settings: (a) of the picture as it is, (b) of the
+shuffled picture compared with the shuffled one, (c) compared with the original."""
+
+from collections import defaultdict
+
+from torch import Tensor
+
+from mjp.models import Subject
+from mjp.privacy import audit_pictures
+from mjp.privacy.examine.finding import GUESS
+
+RATIO = 0.27  # of the paper's settings b and c
+ATTACKS = ("direct", "subspace")
+
+
+def measure_leakage(subject: Subject, pictures: Tensor) -> dict[str, float]:
+    """{leak_a, leak_b, leak_c: PSNR in dB of the attack that is best on average; leak_guess: without a gradient}."""
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))  # setting → attack → PSNR
+    for finding in audit_pictures(subject, pictures, defences=["none", f"mjp:{RATIO}"], attacks=ATTACKS):
+        for setting, scores in finding.scores.items():
+            name = "guess" if finding.attack == GUESS else setting
+            values[name][finding.attack] += [score.psnr for score in scores]
+    return {f"leak_{name}": max(sum(psnr) / len(psnr) for psnr in by.values()) for name, by in values.items()}

@@ -1,0 +1,16 @@
+"""Segmentation with the backbone of a trained run: UPerNet, as `mjp segment` trains it."""
+
+from pathlib import Path
+from typing import Any
+
+from mjp.segmentation.config import SegmentConfig
+from mjp.segmentation.train import segment
+
+
+def measure_scenes(run: Path, scenes: Path, settings: dict[str, Any], seed: int) -> dict[str, float]:
+    """{miou, macc} as shares; the segmentation run is kept beside the backbone's, and resumes as it does."""
+    values = {**settings, "scale": tuple(settings.get("scale", (0.5, 2.0))), "workers": 0, "device": "cpu"}
+    results = segment(SegmentConfig(data=scenes, checkpoint=run, out=run / "segment", seed=seed, **values))
+    assert results is not None  # only --stop-after ends a run early
+    (figures,) = results.body["models"].values()
+    return {name: figures[name][0] for name in ("miou", "macc")}
