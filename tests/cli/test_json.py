@@ -101,9 +101,10 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_cell(path: Path) -> None:
     """A cell of `mjp reproduce toy` with eight pictures, all of them right."""
     bits = pack(torch.ones(8, dtype=torch.bool))
-    point = {"unknown": False, "sampler": "blockwise", "right": bits, "same": bits, "diff_norm": 1, "diff_relative": 1}
-    outcomes = {"right": bits, "pictures": 8, "points": [{"ratio": ratio, **point} for ratio in (0.5, 1.0)]}
-    figures = {"curve": [[1, 10.0]], "picture_seconds": 0.1}
+    measured = {"right": bits, "same": bits, "pictures": 8, "diff_norm": 1, "diff_relative": 1}
+    point = {"unknown": False, "sampler": "blockwise", **measured}
+    outcomes = {"right": bits, "pictures": 8, "points": [{"ratio": ratio, **point} for ratio in (0.25, 0.5, 1.0)]}
+    figures = {"curve": [[1, 10.0]], "step_cost": 0.1}
     cell = {"run": "A", "seed": 0, "train": {}, "figures": figures, "outcomes": outcomes, "seconds": 1}
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(cell))

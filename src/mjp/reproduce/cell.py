@@ -79,17 +79,15 @@ def training_values(place: Place, cell: Cell) -> dict[str, Any]:
 
 
 def training_figures(folder: Path) -> dict[str, Any]:
-    """What the log of a run says: accuracy after every epoch, and the median training time of a picture."""
+    """What the log of a run says: accuracy after every epoch, and the loss of the last one."""
     log = Log(folder, tensorboard=False)
-    speeds = sorted(entry["images_per_second"] for entry in log.read("step"))
     epochs = log.read("epoch")
     curve = [[entry["epoch"], entry["val_top1"]] for entry in epochs if entry.get("val_top1") is not None]
-    if not speeds:
-        raise InputError(f"the log of {folder} holds no steps: remove the folder, and run the command again")
+    if not epochs:
+        raise InputError(f"the log of {folder} holds no epochs: remove the folder, and run the command again")
     halfway = [top1 for epoch, top1 in curve if 2 * epoch <= len(epochs)]
     return {
         "curve": curve,
         "top1_halfway": halfway[-1] / 100 if halfway else None,
-        "picture_seconds": 1 / speeds[len(speeds) // 2],
         "train_loss": epochs[-1]["train_loss"],
     }

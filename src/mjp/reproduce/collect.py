@@ -23,7 +23,14 @@ SHOWN = {  # column of a table: quantity
     "place_error": "place_error",
     "index_error": "index_error",
     "corruption": "corruption",
-    "picture_seconds": "picture_seconds",
+    "step_cost": "step_cost",
+    "leak": "leak",
+    "leak_a": "leak_a",
+    "leak_b": "leak_b",
+    "leak_c": "leak_c",
+    "leak_guess": "leak_guess",
+    "miou": "miou",
+    "macc": "macc",
 }
 GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
 Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
@@ -92,14 +99,12 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def difference(cells: Cells, claim: Claim, comparisons: int) -> Difference | None:
-    """X − Y of a claim over the seeds that both runs have; relative where the quantity is a time."""
+    """X − Y of a claim over the seeds that both runs have."""
     seeds = sorted(cells[claim.of].keys() & cells[claim.than].keys())
     pairs = [[values_of(cells[run][seed], claim.quantity) for run in (claim.of, claim.than)] for seed in seeds]
     if not pairs or any(value is None for pair in pairs for value in pair):
         return None
     rows = [np.asarray(x) - np.asarray(y) for x, y in pairs]
-    if claim.quantity == "picture_seconds":
-        rows = [row / np.asarray(x) for row, (x, _) in zip(rows, pairs, strict=True)]
     differences = claim.sign * np.stack(rows)  # (S, P) or (S,)
     pooled = _seed_variance(cells, claim.quantity, seeds) if differences.ndim == 2 else None
     return paired_difference(differences, comparisons=comparisons, of_seeds=pooled)
@@ -139,6 +144,7 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "tables": {name: _table(scale, table, cells) for name, table in scale.tables.items()},
         "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},
         "claims": judge(scale, cells),
+        "corruptions": _by_corruption(cells),
         "cells": len(everything),
         "seeds": sorted({seed for seeds in cells.values() for seed in seeds}),
         "seconds": sum(cell["seconds"] for cell in everything),
@@ -160,6 +166,16 @@ def _table(scale: Scale, table: Table, cells: Cells) -> dict[str, Any]:
             }
         )
     return {"title": table.title, "note": table.note, "rows": rows}
+
+
+def _by_corruption(cells: Cells) -> dict[str, dict[str, float]]:
+    """{run: {corruption: mean error over seeds}} of the runs on which it was measured."""
+    rows = {}
+    for run, by_seed in cells.items():
+        errors = [cell["figures"]["corruption_by_name"] for cell in by_seed.values() if "corruption" in cell["figures"]]
+        if errors:
+            rows[run] = {name: float(np.mean([error[name] for error in errors])) for name in errors[0]}
+    return rows
 
 
 def _mean(cells: dict[int, dict[str, Any]], quantity: str) -> dict[str, float | None] | None:

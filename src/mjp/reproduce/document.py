@@ -9,7 +9,15 @@ COLUMNS = {
     "diff_relative": ("feature shift at γ = .5", 1, 3),
     "place_error": ("position error, patches", 1, 3),
     "corruption": ("error under corruptions, %", 100, 2),
+    "step_cost": ("cost of a training step, %", 100, 1),
+    "leak_guess": ("guess, dB", 1, 1),
+    "leak_a": ("leak (a), dB", 1, 1),
+    "leak_b": ("leak (b), dB", 1, 1),
+    "leak_c": ("leak (c), dB", 1, 1),
+    "miou": ("mIoU, %", 100, 2),
+    "macc": ("mAcc, %", 100, 2),
 }
+SHARES = ("top1", "consistency", "corruption", "step_cost", "top1_halfway", "miou", "macc")  # shown in points
 
 
 def document(body: dict[str, Any]) -> str:
@@ -36,15 +44,15 @@ def _verdicts(claims: list[dict[str, Any]]) -> str:
 
 
 def _difference(claim: dict[str, Any]) -> str:
-    found = claim["difference"]
-    if found is None:
+    difference = claim["difference"]
+    if difference is None:
         return "–"
-    points = claim["quantity"].partition("@")[0] in ("top1", "consistency", "corruption", "picture_seconds")
+    points = claim["quantity"].partition("@")[0] in SHARES
     scale, unit = (100, " points") if points else (1, "")
-    if found["low"] is None:
-        return f"{scale * found['mean']:+.2f}{unit} ({found['seeds']} seed: no interval)"
-    low, high = (scale * found[end] for end in ("low", "high"))
-    return f"{scale * found['mean']:+.2f} [{low:+.2f}, {high:+.2f}]{unit}"
+    if difference["low"] is None:
+        return f"{scale * difference['mean']:+.2f}{unit} ({difference['seeds']} seed: no interval)"
+    low, high = (scale * difference[end] for end in ("low", "high"))
+    return f"{scale * difference['mean']:+.2f} [{low:+.2f}, {high:+.2f}]{unit}"
 
 
 def _table(table: dict[str, Any]) -> str:

@@ -14,10 +14,14 @@ ATTACKS = ("direct", "subspace")
 
 
 def measure_leakage(subject: Subject, pictures: Tensor) -> dict[str, float]:
-    """{leak_a, leak_b, leak_c: PSNR in dB of the attack that is best on average; leak_guess: without a gradient}."""
+    """PSNR in dB of the attack that is best on average, by setting, and of the guess that needs no gradient.
+
+    `leak` is what a client of this model sends: (c) if the model hides positions, else (a).
+    """
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))  # setting → attack → PSNR
     for finding in audit_pictures(subject, pictures, defences=["none", f"mjp:{RATIO}"], attacks=ATTACKS):
         for setting, scores in finding.scores.items():
             name = "guess" if finding.attack == GUESS else setting
             values[name][finding.attack] += [score.psnr for score in scores]
-    return {f"leak_{name}": max(sum(psnr) / len(psnr) for psnr in by.values()) for name, by in values.items()}
+    best = {f"leak_{name}": max(sum(psnr) / len(psnr) for psnr in by.values()) for name, by in values.items()}
+    return {**best, "leak": best["leak_c" if subject.model.hides_positions else "leak_a"]}

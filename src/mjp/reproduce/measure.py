@@ -25,7 +25,6 @@ from mjp.training.evaluate import Unreadable
 
 BATCH = 50
 CORRUPTED = 200  # pictures in each of the 75 cells of corruption and severity
-ATTACKED = 8  # pictures whose gradients are attacked
 CPU = torch.device("cpu")
 
 
@@ -47,6 +46,8 @@ def measure_model(
     for name in measurements:
         if name in MEASURES:
             figures |= MEASURES[name](subject, pictures)
+    if "leakage" in measurements:
+        figures |= measure_leakage(subject, sample_pictures(pictures, scale.attacked, subject.size))
     return outcomes, figures
 
 
@@ -85,15 +86,9 @@ def _cost(subject: Subject, _: Pictures) -> dict[str, Any]:
     return {"step_cost": step_cost(subject.model, subject.size[0])}
 
 
-def _leakage(subject: Subject, pictures: Pictures) -> dict[str, Any]:
-    """PSNR of what a server rebuilds from the gradient of one picture."""
-    return dict(measure_leakage(subject, sample_pictures(pictures, ATTACKED, subject.size)))
-
-
 MEASURES: dict[str, Callable[[Subject, Pictures], dict[str, Any]]] = {
     "positions": _positions,
     "corruption": _corruption,
     "attention": _attention,
     "cost": _cost,
-    "leakage": _leakage,
 }

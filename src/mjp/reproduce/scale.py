@@ -7,6 +7,7 @@
                             `measure:` what is measured beside the sweep
     ratios, pictures        the γ at which every run is judged, and on how many validation pictures
     sweep, sweep_pictures   further γ for the figure, on fewer pictures
+    attacked                pictures whose gradients are attacked, for runs that measure leakage
     segment                 fields of `mjp segment`, for runs that measure it
     tables                  NAME: which runs it shows and which figures of the paper stand beside
     claims                  what the paper says, as a comparison of two runs
@@ -71,6 +72,7 @@ class Scale:
     pictures: int | None
     sweep: tuple[float, ...]
     sweep_pictures: int | None
+    attacked: int
     segment: dict[str, Any]
     minutes: float  # of one run on one core of the machine that the figures come from
     needs_checkpoint: bool
@@ -139,6 +141,7 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         pictures=values.get("pictures"),
         sweep=tuple(values.get("sweep", ())),
         sweep_pictures=values.get("sweep_pictures"),
+        attacked=values.get("attacked", 8),
         segment=values.get("segment", {}),
         minutes=values["minutes"],
         needs_checkpoint=values.get("checkpoint", False),

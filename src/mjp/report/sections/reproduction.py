@@ -14,7 +14,7 @@ COLUMNS = (
     ("top1_shuffled", "top-1 at γ = .5, %", 100),
     ("diff_relative", "feature shift", 1),
 )
-SHARES = ("top1", "consistency", "corruption", "picture_seconds", "top1_halfway")  # shown in points
+SHARES = ("top1", "consistency", "corruption", "step_cost", "top1_halfway", "miou", "macc")  # shown in points
 FIGURES = {
     "inference.png": "Accuracy and consistency over γ in inference, one line for each run; bands are one standard "
     "deviation over seeds.",
@@ -42,14 +42,7 @@ def _scale(run: Run) -> dict[str, Any]:
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     difference = claim["difference"]
-    shares = claim["quantity"].partition("@")[0] in (
-        "top1",
-        "consistency",
-        "corruption",
-        "picture_seconds",
-        "top1_halfway",
-    )
-    scale = 100 if shares else 1
+    scale = 100 if claim["quantity"].partition("@")[0] in SHARES else 1
     if difference is None:
         cell = NOTHING
     elif difference["low"] is None:  # one seed
