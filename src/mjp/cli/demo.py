@@ -38,6 +38,7 @@ def _tour(options: Options) -> list[tuple[str, str, Callable[[], object]]]:
     """Title, folder and command of every part; parts that cannot work are refused when the options are made."""
     from mjp.cli import attack, eval, jigsaw, report, study
     from mjp.models import SHIPPED
+    from mjp.reproduce.committed import committed_results
 
     pictures = () if options.picture is None else (options.picture,)
     seed, out = options.seed, options.out
@@ -51,7 +52,7 @@ def _tour(options: Options) -> list[tuple[str, str, Callable[[], object]]]:
             (SHIPPED[1], ("mjp:0.09", "mjp:0.27", "mjp:0.9"), "attack-mjp"),
         )
     ]
-    folders = (sweep.out, positions.out, *(options.out for options in attacks))
+    folders = (sweep.out, positions.out, *(options.out for options in attacks), *committed_results())
     page = report.Options(out / "report.html", folders)
     return [
         ("The jigsaw, and what it guarantees", "jigsaw", lambda: jigsaw.run(jigsaws)),

@@ -32,6 +32,7 @@ SHOWN = {  # column of a table: quantity
     "miou": "miou",
     "macc": "macc",
 }
+SEEDS = 3  # what a verdict is worth having with
 GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
 Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
 
@@ -135,6 +136,7 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
 
 def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
     """What results.json holds: tables, gates, claims with verdicts, and what it cost."""
+    seeds_done = sorted({seed for seeds in cells.values() for seed in seeds})
     everything = [cell for seeds in cells.values() for cell in seeds.values()]
     return {
         "models": {
@@ -146,7 +148,8 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "claims": judge(scale, cells),
         "corruptions": _by_corruption(cells),
         "cells": len(everything),
-        "seeds": sorted({seed for seeds in cells.values() for seed in seeds}),
+        "planned": len(scale.runs) * max(SEEDS, len(seeds_done)),
+        "seeds": seeds_done,
         "seconds": sum(cell["seconds"] for cell in everything),
     }
 

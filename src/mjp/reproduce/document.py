@@ -1,8 +1,9 @@
-"""results.json of `mjp reproduce` as a page of Markdown: docs/results.md is made by this."""
+"""results.json of `mjp reproduce` as Markdown: docs/results.md is made of this."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-COLUMNS = {
+COLUMNS = {  # quantity: title, factor, digits
     "top1": ("top-1, %", 100, 2),
     "consistency": ("consistency at γ = .5, %", 100, 2),
     "top1_shuffled": ("top-1 at γ = .5, %", 100, 2),
@@ -20,85 +21,105 @@ COLUMNS = {
 SHARES = ("top1", "consistency", "corruption", "step_cost", "top1_halfway", "miou", "macc")  # shown in points
 
 
-def document(body: dict[str, Any]) -> str:
-    """The page."""
+def document(body: dict[str, Any], level: int = 1) -> str:
+    """One scale, under headings of a level."""
     scale = body["scale"]
-    parts = [f"# {scale['title']}", scale["about"], _verdicts(body["claims"]), *map(_table, body["tables"].values())]
-    parts += [_gates(body["gates"]), _cost(body)]
+    parts = [f"{'#' * level} {scale['title']}", scale["about"], _cost(body)]
+    for title, lines in _sections(body):
+        parts.append("\n".join([f"{'#' * (level + 1)} {title}", "", *lines]))
     return "\n\n".join(parts) + "\n"
 
 
-def _verdicts(claims: list[dict[str, Any]]) -> str:
-    lines = [
-        "## Verdicts",
+def _cost(body: dict[str, Any]) -> str:
+    seeds = ", ".join(map(str, body["seeds"]))
+    return (
+        f"`mjp reproduce {body['scale']['name']}`: {body['cells']} of {body['planned']} runs are done (seeds {seeds}), "
+        f"{body['seconds'] / 3600:.1f} hours of one core so far."
+    )
+
+
+def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    if body["claims"]:
+        yield "Verdicts", _verdicts(body["claims"])
+    for table in body["tables"].values():
+        if any(row["seeds"] for row in table["rows"]):
+            yield table["title"], _table(table)
+    if body["corruptions"]:
+        yield "By corruption", _corruptions(body["corruptions"])
+    yield "The gate", _gates(body["gates"])
+
+
+def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
+    rows = [[claim["text"], claim["published"], _difference(claim), f"**{claim['verdict']}**"] for claim in claims]
+    return [
+        "The rule (`mjp.reproduce.verdict`) was written before the runs: differences are paired over pictures and",
+        f"seeds, intervals are at 95 % and corrected for {len(claims)} claims (Bonferroni). A claim holds if its whole",
+        "interval does, and does not hold if its whole interval contradicts it. One seed has no interval.",
         "",
-        "The rule (`mjp.reproduce.verdict`): differences paired over pictures and seeds, intervals at 95 % corrected",
-        "for the number of claims (Bonferroni). A claim holds if its whole interval does.",
-        "",
-        "| claim | published | difference here | verdict |",
-        "|---|---|---|---|",
+        *_markdown(["claim", "published", "difference here", "verdict"], rows),
     ]
-    for claim in claims:
-        lines.append(f"| {claim['text']} | {claim['published']} | {_difference(claim)} | **{claim['verdict']}** |")
-    return "\n".join(lines)
 
 
 def _difference(claim: dict[str, Any]) -> str:
     difference = claim["difference"]
     if difference is None:
         return "–"
-    points = claim["quantity"].partition("@")[0] in SHARES
-    scale, unit = (100, " points") if points else (1, "")
+    factor, unit = (100, " points") if claim["quantity"].partition("@")[0] in SHARES else (1, "")
+    seeds = f"{difference['seeds']} seed" + ("" if difference["seeds"] == 1 else "s")
     if difference["low"] is None:
-        return f"{scale * difference['mean']:+.2f}{unit} ({difference['seeds']} seed: no interval)"
-    low, high = (scale * difference[end] for end in ("low", "high"))
-    return f"{scale * difference['mean']:+.2f} [{low:+.2f}, {high:+.2f}]{unit}"
+        return f"{factor * difference['mean']:+.2f}{unit}, {seeds}"
+    low, high = (factor * difference[end] for end in ("low", "high"))
+    return f"{factor * difference['mean']:+.2f} [{low:+.2f}, {high:+.2f}]{unit}, {seeds}"
 
 
-def _table(table: dict[str, Any]) -> str:
+def _table(table: dict[str, Any]) -> list[str]:
     """Mean ± standard deviation over seeds, the paper's figure in brackets."""
     names = [name for name in COLUMNS if any(row["figures"].get(name) for row in table["rows"])]
-    lines = [
-        f"## {table['title']}",
-        "",
-        "Mean ± standard deviation over seeds; the paper's figure (DeiT-S, ImageNet, one run) in brackets."
-        + (f" Note: {table['note']}." if table["note"] else ""),
-        "",
-        "| run | seeds | " + " | ".join(COLUMNS[name][0] for name in names) + " |",
-        "|---|---|" + "---|" * len(names),
-    ]
+    rows = []
     for row in table["rows"]:
         entries = [_entry(row["figures"].get(name), row["published"].get(name), *COLUMNS[name][1:]) for name in names]
-        lines.append(f"| {row['run']}: {row['title']} | {row['seeds']} | " + " | ".join(entries) + " |")
-    return "\n".join(lines)
+        rows.append([f"{row['run']}: {row['title']}", str(row["seeds"]), *entries])
+    return [
+        "Mean ± standard deviation over seeds; in brackets the paper's figure (ImageNet, one run).",
+        *([f"Note: {table['note']}."] if table["note"] else []),
+        "",
+        *_markdown(["run", "seeds", *(COLUMNS[name][0] for name in names)], rows),
+    ]
 
 
-def _entry(figure: dict[str, float] | None, published: float | None, scale: float, digits: int) -> str:
+def _entry(figure: dict[str, float] | None, published: float | None, factor: float, digits: int) -> str:
     if figure is None:
         return "–"
-    spread = "" if figure["std"] is None else f" ± {scale * figure['std']:.{digits}f}"
+    spread = "" if figure["std"] is None else f" ± {factor * figure['std']:.{digits}f}"
     beside = "" if published is None else f" ({published:g})"
-    return f"{scale * figure['mean']:.{digits}f}{spread}{beside}"
+    return f"{factor * figure['mean']:.{digits}f}{spread}{beside}"
 
 
-def _gates(gates: dict[str, Any]) -> str:
-    lines = [
-        "## The gate",
+def _corruptions(errors: dict[str, dict[str, float]]) -> list[str]:
+    """A row per corruption, a column per run."""
+    names = next(iter(errors.values()))
+    rows = [[name, *(f"{100 * by_name[name]:.1f}" for by_name in errors.values())] for name in names]
+    return [
+        "Top-1 error in %, mean over five severities and all seeds.",
         "",
+        *_markdown(["corruption", *errors], rows),
+    ]
+
+
+def _gates(gates: dict[str, Any]) -> list[str]:
+    rows = [
+        [name, f"{100 * gate['loss']:.1f} points", "yes" if gate["open"] else "no"]
+        for name, gate in gates.items()
+        if gate["loss"] is not None
+    ]
+    return [
         "A network that loses nothing when all its patches are shuffled does not use its positions, and no claim about",
         "positions counts on it.",
         "",
-        "| run | top-1 lost under the full jigsaw, positions kept | uses its positions |",
-        "|---|---|---|",
+        *_markdown(["run", "top-1 lost under the full jigsaw, positions kept", "uses its positions"], rows),
     ]
-    for name, gate in gates.items():
-        if gate["loss"] is not None:
-            lines.append(f"| {name} | {100 * gate['loss']:.1f} points | {'yes' if gate['open'] else 'no'} |")
-    return "\n".join(lines)
 
 
-def _cost(body: dict[str, Any]) -> str:
-    return (
-        f"## Cost\n\n{body['cells']} runs, {body['seconds'] / 3600:.1f} hours of one core in all.\n\n"
-        f"Command: `mjp reproduce {body['scale']['name']}`, seeds {', '.join(map(str, body['seeds']))}."
-    )
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]

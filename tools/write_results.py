@@ -1,0 +1,60 @@
+"""Make docs/results.md and its pictures from the committed cells of `mjp reproduce`:
+
+    python tools/write_results.py
+
+Cells are in src/mjp/shipped/reproduction/SCALE/cells: put the files of further cells there, and run this again.
+"""
+
+import contextlib
+import io
+import shutil
+from pathlib import Path
+
+from mjp.reproduce.command import collect
+from mjp.reproduce.committed import HOME
+from mjp.reproduce.document import document
+from mjp.reproduce.scale import load_scale
+
+DOCS = Path(__file__).parent.parent / "docs"
+ORDER = ("finetune", "scratch", "finetune_search")
+FIGURES = {
+    "inference": "Accuracy and consistency over γ in inference; bands are one standard deviation over seeds",
+    "convergence": "Validation accuracy after every epoch; bands are one standard deviation over seeds",
+    "positions": "Position embeddings in the plane, coloured by row and column; first seed",
+    "attention": "Attention of the class token in the last block, mean over heads, for two pictures; first seed",
+}
+INTRODUCTION = """# Results
+
+What of the paper holds on small networks, with error bars. Every figure comes from the cells in
+`src/mjp/shipped/reproduction`, one file for each training run and seed; `python tools/write_results.py` makes this page
+of them. `mjp reproduce SCALE` computes further cells, and `mjp report PAGE.html FOLDER` shows them as one page.
+
+These are small networks and small pictures: nothing here was measured on ImageNet itself.
+"""
+
+
+def main() -> None:
+    parts = [INTRODUCTION]
+    for name in ORDER:
+        folder = HOME / name
+        if (folder / "cells").is_dir():
+            with contextlib.redirect_stdout(io.StringIO()):
+                results = collect(load_scale(name), folder, {"scale": name})
+            (folder / "results.md").unlink()  # it is part of the page
+            parts += [document(results.body, level=2), *pictures(name, folder)]
+    (DOCS / "results.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def pictures(scale: str, folder: Path) -> list[str]:
+    """The figures of a scale, moved to the documentation's pictures; dark versions stay with the package."""
+    lines = []
+    for name, caption in FIGURES.items():
+        if (folder / f"{name}.png").is_file():
+            target = DOCS / "pictures" / f"{scale}-{name}.png"
+            shutil.copyfile(folder / f"{name}.png", target)
+            lines.append(f"![{caption}](pictures/{target.name})\n\n*{caption}.*\n")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
