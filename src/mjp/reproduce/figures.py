@@ -16,8 +16,10 @@ def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
     runs = {name: seeds for name, seeds in cells.items() if seeds}
     _draw_inference(scale, runs, folder / "inference.png")
     _draw_convergence(runs, folder / "convergence.png")
-    if any("pca" in cell["figures"] for seeds in runs.values() for cell in seeds.values()):
-        _draw_positions(runs, folder / "positions.png")
+    if columns := _first_seeds(runs, "pca"):
+        _draw_positions(columns, folder / "positions.png")
+    if columns := _first_seeds(runs, "attention"):
+        _draw_attention(columns, folder / "attention.png")
 
 
 def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
@@ -46,11 +48,29 @@ def _draw_convergence(runs: Cells, path: Path) -> None:
     _finish(figure, [axis], path)
 
 
-def _draw_positions(runs: Cells, path: Path) -> None:
+def _first_seeds(runs: Cells, name: str) -> dict[str, dict[str, Any]]:
+    """The figures of the first seed of every run that has the named one."""
+    first = {run: next(iter(seeds.values()))["figures"] for run, seeds in runs.items()}
+    return {run: figures for run, figures in first.items() if figures.get(name) is not None}
+
+
+def _draw_attention(columns: dict[str, dict[str, Any]], path: Path) -> None:
+    """Where the class token looks, one column per run, one row per picture."""
+    plt = pyplot()
+    pictures = len(next(iter(columns.values()))["attention"])
+    size = (2.6 * len(columns), 2.7 * pictures)
+    figure, axes = plt.subplots(pictures, len(columns), figsize=size, layout="constrained", squeeze=False)
+    for column, (run, figures) in zip(axes.T, columns.items(), strict=True):
+        column[0].set(title=run)
+        for axis, attention in zip(column, figures["attention"], strict=True):
+            axis.imshow(attention, cmap="viridis")
+            axis.set(xticks=[], yticks=[])
+    save_chart(figure, path)
+
+
+def _draw_positions(columns: dict[str, dict[str, Any]], path: Path) -> None:
     """Position embeddings of the first seed in the plane, one column per run, coloured by row and column."""
     plt = pyplot()
-    first = {run: next(iter(seeds.values()))["figures"] for run, seeds in runs.items()}
-    columns = {run: figures for run, figures in first.items() if figures.get("pca") is not None}
     figure, axes = plt.subplots(2, len(columns), figsize=(3.0 * len(columns), 6.2), layout="constrained", squeeze=False)
     for row, (name, title) in zip(axes, {"pca": "principal components", "umap": "UMAP"}.items(), strict=True):
         row[0].set_ylabel(title)
