@@ -1,0 +1,34 @@
+"""What the documentation says follows from the committed cells."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mjp.common.results import plain
+from mjp.reproduce.collect import read_cells, summarise
+from mjp.reproduce.committed import committed_results
+from mjp.reproduce.document import document
+from mjp.reproduce.scale import load_scale
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "results.md"
+
+
+@pytest.mark.parametrize("folder", committed_results(), ids=lambda folder: folder.name)
+def test_results_and_page_follow_from_the_cells(folder: Path) -> None:
+    scale = load_scale(folder.name)
+    cells = read_cells(folder, scale)
+    body = plain(summarise(scale, cells))
+    results = json.loads((folder / "results.json").read_text())
+    assert {name: results[name] for name in ("claims", "tables", "gates", "cells")} == {
+        name: body[name] for name in ("claims", "tables", "gates", "cells")
+    }
+    assert document({**results, "corruptions": body["corruptions"]}, level=2) in PAGE.read_text()
+
+
+@pytest.mark.parametrize("folder", committed_results(), ids=lambda folder: folder.name)
+def test_cells_were_trained_as_the_scale_says(folder: Path) -> None:
+    scale = load_scale(folder.name)
+    for name, by_seed in read_cells(folder, scale).items():
+        for cell in by_seed.values():
+            assert cell["train"] == plain(scale.runs[name].train)
