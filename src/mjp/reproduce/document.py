@@ -1,6 +1,7 @@
 """results.json of `mjp reproduce` as Markdown: docs/results.md is made of this."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 from typing import Any
 
 COLUMNS = {  # quantity: title, factor, digits
@@ -18,13 +19,14 @@ COLUMNS = {  # quantity: title, factor, digits
     "miou": ("mIoU, %", 100, 2),
     "macc": ("mAcc, %", 100, 2),
 }
+WIDTH = 118
 SHARES = ("top1", "consistency", "corruption", "step_cost", "top1_halfway", "miou", "macc")  # shown in points
 
 
 def document(body: dict[str, Any], level: int = 1) -> str:
     """One scale, under headings of a level."""
     scale = body["scale"]
-    parts = [f"{'#' * level} {scale['title']}", scale["about"], _cost(body)]
+    parts = [f"{'#' * level} {scale['title']}", fill(scale["about"], WIDTH), fill(_cost(body), WIDTH)]
     for title, lines in _sections(body):
         parts.append("\n".join([f"{'#' * (level + 1)} {title}", "", *lines]))
     return "\n\n".join(parts) + "\n"
@@ -50,14 +52,16 @@ def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
-    rows = [[claim["text"], claim["published"], _difference(claim), f"**{claim['verdict']}**"] for claim in claims]
-    return [
-        "The rule (`mjp.reproduce.verdict`) was written before the runs: differences are paired over pictures and",
-        f"seeds, intervals are at 95 % and corrected for {len(claims)} claims (Bonferroni). A claim holds if its whole",
-        "interval does, and does not hold if its whole interval contradicts it. One seed has no interval.",
-        "",
-        *_markdown(["claim", "published", "difference here", "verdict"], rows),
-    ]
+    judged = [claim for claim in claims if claim["verdict"] != "not run"]
+    open_claims = [claim["text"] for claim in claims if claim["verdict"] == "not run"]
+    rule = (
+        "The rule (`mjp.reproduce.verdict`) was written before the runs: differences are paired over pictures and "
+        f"seeds, intervals are at 95 % and corrected for {len(claims)} claims (Bonferroni). A claim holds if its whole "
+        "interval does, and does not hold if its whole interval contradicts it. One seed has no interval."
+    )
+    rows = [[claim["text"], claim["published"], _difference(claim), f"**{claim['verdict']}**"] for claim in judged]
+    lines = [fill(rule, WIDTH), "", *_markdown(["claim", "published", "difference here", "verdict"], rows)]
+    return lines + (["", fill(f"Not run yet: {'; '.join(open_claims)}.", WIDTH)] if open_claims else [])
 
 
 def _difference(claim: dict[str, Any]) -> str:
@@ -76,7 +80,7 @@ def _table(table: dict[str, Any]) -> list[str]:
     """Mean ± standard deviation over seeds, the paper's figure in brackets."""
     names = [name for name in COLUMNS if any(row["figures"].get(name) for row in table["rows"])]
     rows = []
-    for row in table["rows"]:
+    for row in (row for row in table["rows"] if row["seeds"]):
         entries = [_entry(row["figures"].get(name), row["published"].get(name), *COLUMNS[name][1:]) for name in names]
         rows.append([f"{row['run']}: {row['title']}", str(row["seeds"]), *entries])
     return [
