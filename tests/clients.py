@@ -60,12 +60,18 @@ def normalise(images: Tensor) -> Tensor:
 
 
 def send(
-    model: MJP, defence: str = "none", *, labels: list[int] | None = None, seed: int = 1, **options: Any
+    model: MJP,
+    defence: str = "none",
+    *,
+    labels: list[int] | None = None,
+    seed: int = 1,
+    start: int = 3,
+    **options: Any,
 ) -> tuple[MJP, Update, Secret]:
     """The shared network, the update of a client with pictures of CIFAR-10, and the client's secret."""
     combination = parse(defence)
     network = shared_network(model, combination)
-    images = normalise(pictures(combination.batch)).to(next(network.parameters()))
+    images = normalise(pictures(combination.batch, start=start)).to(next(network.parameters()))
     classes = torch.tensor([4] * combination.batch if labels is None else labels)
     generator = torch.Generator().manual_seed(seed)
     options = {"mean": MEAN, "std": STD, **options}

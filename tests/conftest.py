@@ -20,6 +20,12 @@ settings.register_profile(
 settings.load_profile("mjp")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _keys_of_tests_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The secret key of whoever runs the tests is not touched."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
 @pytest.fixture(autouse=True)
 def _same_weights_every_time() -> None:
     """timm draws its weights from torch's global generator."""

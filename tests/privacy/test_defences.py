@@ -26,6 +26,7 @@ from mjp.privacy.network import shared_network
 
 EXAMPLES = [
     *("none", "no-pe", "frozen-pe", "withheld-pe", "jp:0.27", "mjp:1", "mjp-shared:0.5"),
+    *("mjp-sticky:0.27", "dither"),
     *("noise:0.01", "dp:0", "prune:0.9", "bf16", "batch:8", "fedavg:4"),
 ]
 
@@ -71,6 +72,8 @@ NOT_CLAIMED = (
     "fedavg:1",
     "mjp:0.5+bf16",
     "jp:0.5+fedavg:2",
+    "mjp-sticky:0.5",
+    "dither",
 )
 
 
@@ -124,6 +127,7 @@ SENSELESS = " mpj:0.1 bf16+ mjp mjp: mjp:x mjp:1.1 mjp:-0.1 prune:2 noise:inf ba
 SENSELESS += " fedavg fedavg:0 fedavg:1.5"
 TWICE = (
     "mjp:0.1+mjp:0.2 jp:0.1+mjp:0.1 bf16+bf16 frozen-pe+withheld-pe no-pe+frozen-pe no-pe+mjp:0.1 no-pe+mjp-shared:0.1"
+    " no-pe+mjp-sticky:0.1 mjp:0.1+mjp-sticky:0.1 dither+dither"
 )
 
 

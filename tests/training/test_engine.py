@@ -387,7 +387,7 @@ def test_the_loss_is_smoothed_cross_entropy_and_weighted_localization(data: Path
     run = started(settings(data, tmp_path, smoothing=0.3, mjp={"localize_weight": 0.5}))
     network, micro_batches = run.network(), next(run.batches(0))
     images, labels, _ = micro_batches[0]
-    out = network(images, run.plan(images))
+    out = network(images, run.jigsaws.draw(images, step=0))
     expected = nn.functional.cross_entropy(out.logits, labels, label_smoothing=0.3) + 0.5 * out.dal
     assert out.dal > 0.1
     losses = run.update(network, micro_batches)

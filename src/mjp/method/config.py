@@ -101,6 +101,11 @@ class MJPConfig:
         """Whether this configuration hides, changes or erases positions: how the model uses them must be known."""
         return self.needs_positions or self.position == "none"
 
+    @property
+    def always_shuffles(self) -> bool:
+        """Whether every picture has a jigsaw of its own in every training step."""
+        return (self.shuffle, self.shared, self.probability, self.start_epoch) == ("jigsaw", False, 1, 0)
+
     def to_dict(self) -> dict[str, Any]:
         """All fields by name, as config.json stores them."""
         return asdict(self)

@@ -5,6 +5,7 @@ Client and server both read it: the server knows the protocol, only the client h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from mjp.common.secret_key import SecretKey
     from mjp.method.config import MJPConfig
     from mjp.method.plan import Plan
 
@@ -45,7 +47,12 @@ class Combination:
     @property
     def jigsaw(self) -> Part | None:
         """The part that shuffles, if there is one."""
-        return next((part for part in self.parts if part.defence.plan), None)
+        return next((part for part in self.parts if part.defence.plan or part.defence.keyed_plan), None)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the client needs its secret key."""
+        return any(part.defence.keyed_plan or part.defence.pictures for part in self.parts)
 
     @property
     def accuracy(self) -> Accuracy:
@@ -61,10 +68,22 @@ class Combination:
             config = part.defence.config(config, part.number) if part.defence.config else config
         return config
 
-    def draw_plan(self, images: Tensor, grid: tuple[int, int], generator: torch.Generator) -> Plan | None:
+    def draw_plan(
+        self, images: Tensor, grid: tuple[int, int], generator: torch.Generator, key: SecretKey | None = None
+    ) -> Plan | None:
         """The jigsaw of one step; None if nothing is shuffled."""
         part = self.jigsaw
-        return part.defence.plan(images, grid, part.number, generator) if part and part.defence.plan else None
+        if part and part.defence.plan:
+            return part.defence.plan(images, grid, part.number, generator)
+        if part and part.defence.keyed_plan and key:
+            return part.defence.keyed_plan(images, grid, part.number, key)
+        return None
+
+    def prepare(self, images: Tensor, std: Sequence[float], key: SecretKey | None = None) -> Tensor:
+        """The normalised pictures as the network gets them."""
+        for part in self.parts if key else ():
+            images = part.defence.pictures(images, std, key) if part.defence.pictures else images
+        return images
 
     @property
     def gradients(self) -> Part | None:

@@ -8,7 +8,7 @@ the defences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from mjp.common.secret_key import SecretKey
     from mjp.method.config import MJPConfig
     from mjp.method.model import MJP
     from mjp.method.plan import Plan
@@ -73,6 +74,10 @@ class Defence:
     batch: Callable[[float], int] | None = None
     # the jigsaw of a step: (normalised pictures (B, 3, H, W), grid, number, the client's generator) → Plan
     plan: Callable[[Tensor, tuple[int, int], float, torch.Generator], Plan] | None = None
+    # the same, from the client's secret key: (normalised pictures, grid, number, key) → Plan
+    keyed_plan: Callable[[Tensor, tuple[int, int], float, SecretKey], Plan] | None = None
+    # the pictures before the network: (normalised pictures, std of the normalisation, key) → pictures
+    pictures: Callable[[Tensor, Sequence[float], SecretKey], Tensor] | None = None
     # the gradient of a step: (network, pictures, labels, plan, number, generator) → {parameter name: gradient}
     gradients: Callable[[MJP, Tensor, Tensor, Plan, float, torch.Generator], Tensors] | None = None
     # several steps, after which the weights leave instead of the gradient

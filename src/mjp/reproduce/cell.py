@@ -73,6 +73,7 @@ def training_values(place: Place, cell: Cell) -> dict[str, Any]:
     recipe = load_recipe(cell.run.train["recipe"])
     values = {**recipe, **cell.run.train, "mjp": {**recipe.get("mjp", {}), **cell.run.train.get("mjp", {})}}
     values |= {"data": place.data, "seed": cell.seed, "out": str(place.folder / "runs" / cell.name), "device": "cpu"}
+    values.setdefault("secret_key", None)  # no update leaves, and a cell must come out the same again
     if place.checkpoint is not None:
         values["checkpoint"] = str(place.checkpoint)
     return values

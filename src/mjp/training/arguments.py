@@ -7,6 +7,7 @@ from typing import Any
 import tyro
 
 from mjp.common.errors import InputError
+from mjp.common.key_path import default_path
 from mjp.common.runs.recipe import load_recipe, value_of
 from mjp.method.config import PRESETS, VARIANTS, MJPConfig, preset, variant
 from mjp.training.config import TrainConfig
@@ -36,7 +37,9 @@ def config_from(values: dict[str, Any]) -> TrainConfig:
     values["mjp"] = MJPConfig.from_dict({**named.to_dict(), **changes})
     if values.get("preset") == "reference":  # the authors' λ has a schedule
         values.setdefault("localize_schedule", "reference")
-    for name in ("data_dir", "out", "resume", "checkpoint"):
+    if values.get("preset") == "private":  # its updates leave: the seed, which is public, draws no jigsaw
+        values.setdefault("secret_key", default_path())
+    for name in ("data_dir", "out", "resume", "checkpoint", "secret_key"):
         if values.get(name) is not None:
             values[name] = Path(values[name])
     for name in ("model_kwargs", "opt_betas", "scale", "freeze"):

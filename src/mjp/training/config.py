@@ -12,6 +12,7 @@ import tyro
 import yaml
 
 from mjp.common.errors import InputError
+from mjp.common.key_path import default_path
 from mjp.common.runs.recipe import FREE_TO_CHANGE as RUN_FREE_TO_CHANGE
 from mjp.common.runs.recipe import plain_value
 from mjp.common.validate import number, whole
@@ -157,7 +158,15 @@ class TrainConfig:
     """How many unreadable pictures to put up with. Each is named; in validation it counts as a wrong answer."""
 
     seed: int = 0
-    """Seed of weights, order, augmentation, mixing, stochastic depth and plans."""
+    """Seed of weights, order, augmentation, mixing, stochastic depth and (without --secret-key) plans."""
+    secret_key: Path | None = None
+    """File with the key from which jigsaws are drawn, for training whose updates leave: made on first use, for your
+    eyes only, outside of the run's folder. Default with --preset private, --sticky or --dither:
+    ~/.config/mjp/client.key."""
+    sticky: bool = False
+    """Every picture keeps one jigsaw for the life of the secret key, instead of a new one in every step."""
+    dither: bool = False
+    """Add uniform noise of one grey level to the training pictures, drawn from the secret key and the picture."""
     device: str = "auto"
     """auto, cpu, cuda, ..."""
     amp: Literal["none", "bf16", "fp16"] = "none"
@@ -200,6 +209,16 @@ class TrainConfig:
         if (self.mixup or self.cutmix) and self.batch_size % 2:
             raise InputError(f"--batch-size must be even for mixup and CutMix, not {self.batch_size}")
         self._check_pretraining()
+        self._check_secrets()
+
+    def _check_secrets(self) -> None:
+        if (self.sticky or self.dither) and self.secret_key is None:
+            self.secret_key = default_path()  # both draw from it
+        if self.sticky and not (self.mjp.always_shuffles and self.ratio_schedule == "constant"):
+            raise InputError(
+                "--sticky needs a jigsaw of its own for every picture in every step: choose --preset private or paper, "
+                "with --mjp.probability 1, --mjp.start-epoch 0 and without --mjp.shared and --ratio-schedule"
+            )
 
     def _check_pretraining(self) -> None:
         if self.pretrained and self.checkpoint is not None:
@@ -218,7 +237,7 @@ class TrainConfig:
         return yaml.safe_dump({name: plain_value(value) for name, value in values.items()}, sort_keys=False)
 
 
-FREE_TO_CHANGE = RUN_FREE_TO_CHANGE | {"data_dir", "compile", "tensorboard"}
+FREE_TO_CHANGE = RUN_FREE_TO_CHANGE | {"data_dir", "compile", "tensorboard", "secret_key"}
 
 
 def _flag(name: str) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from mjp.common.errors import InputError
+from mjp.method.sticky import digest
 from mjp.pictures.preprocessing import Preprocessing
 from mjp.pictures.sets import Folder, InMemory, Pictures, embedded, limited
 from mjp.training.config import TrainConfig
@@ -56,20 +56,22 @@ def _cifar(config: TrainConfig, *, train: bool) -> InMemory:
     return InMemory(data.data, list(data.targets), list(data.classes))
 
 
-class Augmented(Dataset[tuple[Tensor, int, int]]):
+class Augmented(Dataset[tuple[Any, ...]]):
     """(number, seed) → (tensor, label, number of an unreadable picture or −1).
+
+    `hashed` adds the hash of the picture before augmentation, 32 bytes.
 
     In training an unreadable picture is replaced by the next readable one, in validation by black with a label that no
     answer matches: either way the batch keeps its size and the caller learns which picture it was.
     """
 
-    def __init__(self, pictures: Pictures, transform: Any, *, training: bool) -> None:
-        self.pictures, self.transform, self.training = pictures, transform, training
+    def __init__(self, pictures: Pictures, transform: Any, *, training: bool, hashed: bool = False) -> None:
+        self.pictures, self.transform, self.training, self.hashed = pictures, transform, training, hashed
 
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def __getitem__(self, key: tuple[int, int]) -> tuple[Tensor, int, int]:
+    def __getitem__(self, key: tuple[int, int]) -> tuple[Any, ...]:
         number, seed = key
         unreadable = UNREADABLE
         for shift in range(len(self.pictures) if self.training else 1):
@@ -82,7 +84,8 @@ class Augmented(Dataset[tuple[Tensor, int, int]]):
         else:
             picture, here = Image.new("RGB", (32, 32)), None
         seed_transforms(seed)
-        return self.transform(picture), UNREADABLE if here is None else self.pictures.labels[here], unreadable
+        sample = self.transform(picture), UNREADABLE if here is None else self.pictures.labels[here], unreadable
+        return (*sample, torch.tensor(list(digest(picture.tobytes())))) if self.hashed else sample
 
 
 def transforms(config: TrainConfig, mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ from mjp.common.progress import say
 from mjp.common.runs.checkpoint import load_checkpoint
 from mjp.common.runs.log import draw_curve
 from mjp.common.runs.resumable import ResumableRun
-from mjp.common.seeds import PLAN, STEP, derive_seed
+from mjp.common.seeds import STEP, derive_seed
 from mjp.method.model import MJP
 from mjp.training.build import (
     build_mixup,
@@ -42,12 +42,13 @@ from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, preprocessing, seed_transforms, transforms
 from mjp.training.evaluate import Unreadable, evaluate
 from mjp.training.groups import freeze
-from mjp.training.order import Batches, epoch_length, epoch_order, rows_of
+from mjp.training.jigsaws import Jigsaws, open_key
+from mjp.training.order import Batches, epoch_length, epoch_order
 from mjp.training.pretrained import Loaded
 from mjp.training.summary import summary_lines
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-MicroBatches = list[tuple[Tensor, Tensor, Tensor]]  # images, labels, numbers of unreadable pictures
+MicroBatches = list[tuple[Tensor, ...]]  # images, labels, numbers of unreadable pictures; hashes, if jigsaws stick
 
 
 def train(config: TrainConfig) -> Path:
@@ -62,6 +63,7 @@ class Run(ResumableRun[TrainConfig]):
     def __init__(self, config: TrainConfig, world: World) -> None:
         refuse_idle_jigsaw(config)
         super().__init__(config, world, free=FREE_TO_CHANGE, tensorboard=config.tensorboard)
+        key = open_key(config)
         if not world.leads:
             world.wait()  # one process downloads
         self.train_pictures, self.val_pictures = load_data(config)
@@ -93,6 +95,7 @@ class Run(ResumableRun[TrainConfig]):
             SoftTargetCrossEntropy() if self.mixup else nn.CrossEntropyLoss(label_smoothing=config.smoothing)
         )
         self.unreadable = Unreadable(config.max_unreadable, world)
+        self.jigsaws = Jigsaws(config, self.model, key, step_size=self.step_size, std=cfg["std"])
 
     def _announce(self) -> None:
         if self.world.leads and not self.is_complete:
@@ -138,13 +141,13 @@ class Run(ResumableRun[TrainConfig]):
         self.schedule.step_update(self.step)
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros(3, device=self.world.device)  # loss, DAL, right answers
-        plan = None
-        for k, (images, labels, unreadable) in enumerate(micro_batches):
+        shares = self.world.size * self.config.accumulate
+        ratio = mask_ratio(self.config, self.step / self.steps_per_epoch)
+        for k, (images, labels, unreadable, *digests) in enumerate(micro_batches):
             self.unreadable.note(unreadable, self.train_pictures)
             share = k * self.world.size + self.world.rank
             images, labels = self._prepare(images, labels, derive_seed(self.config.seed, self.step, share, STEP))
-            plan = self.plan(images) if plan is None else plan
-            rows = rows_of(plan, share, self.world.size * self.config.accumulate)
+            rows = self.jigsaws.draw(images, *digests, step=self.step, ratio=ratio, share=share, shares=shares)
             synchronised = k == len(micro_batches) - 1 or self.world.size == 1
             with nullcontext() if synchronised else network.no_sync():
                 total += self._accumulate(network, images, labels, rows)
@@ -163,13 +166,14 @@ class Run(ResumableRun[TrainConfig]):
         return {"train_loss": loss, "train_dal": dal, "train_top1": 100 * right, "gradient_norm": gradient_norm}
 
     def _prepare(self, images: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Seed the step, move its pictures to the device, and mix them."""
+        """Seed the step, move its pictures to the device, mix and dither them."""
         torch.manual_seed(seed)  # stochastic depth and dropout
         seed_transforms(seed)
         layout = torch.channels_last if self.config.channels_last else torch.contiguous_format
         images = images.to(self.world.device, non_blocking=True, memory_format=layout)
         labels = labels.to(self.world.device, non_blocking=True)
-        return (images, labels) if self.mixup is None else self.mixup(images, labels)
+        images, labels = (images, labels) if self.mixup is None else self.mixup(images, labels)
+        return self.jigsaws.dithered(images), labels
 
     def _accumulate(self, network: Any, images: Tensor, labels: Tensor, plan: Any) -> Tensor:
         """Forward and backward pass of one micro-batch; its share of (loss, DAL, right answers)."""
@@ -181,13 +185,6 @@ class Run(ResumableRun[TrainConfig]):
         answers = labels.argmax(1) if labels.ndim == 2 else labels  # of a mixture, its larger part
         right = (out.logits.argmax(1) == answers).float().mean()
         return torch.stack([loss.detach(), out.dal.detach(), right]) / self.config.accumulate
-
-    def plan(self, images: Tensor) -> Any:
-        """The plan of the whole step, all processes and micro-batches: each takes its rows."""
-        seed = derive_seed(self.config.seed, self.step, PLAN)
-        generator = torch.Generator(images.device).manual_seed(seed)
-        whole = images[:1].expand(self.step_size, -1, -1, -1)  # only its shape is looked at
-        return self.model.sample_plan(whole, generator, ratio=mask_ratio(self.config, self.step / self.steps_per_epoch))
 
     def finish_epoch(self, epoch: int) -> None:
         """Evaluate if it is time, log, and save."""
@@ -219,6 +216,7 @@ class Run(ResumableRun[TrainConfig]):
             "ema": None if self.ema is None else _weights(self.ema.module),
             "unreadable": self.unreadable.gather(),
             "new": sorted(self.new),
+            "key": self.jigsaws.check_value,
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -228,6 +226,7 @@ class Run(ResumableRun[TrainConfig]):
         if self.ema is not None:
             self.ema.module.load_state_dict(state["ema"])
         self.unreadable.names = set(state["unreadable"])
+        self.jigsaws.expect(state.get("key"))
 
     def readings(self, steps: int, seconds: float, waited: float) -> dict[str, Any]:
         group = self.optimizer.param_groups[0]
@@ -263,7 +262,7 @@ class Run(ResumableRun[TrainConfig]):
             world=self.world.size,
             start=self.step - epoch * self.steps_per_epoch,
         )
-        data = Augmented(self.train_pictures, self.train_transform, training=True)
+        data = Augmented(self.train_pictures, self.train_transform, training=True, hashed=config.sticky)
         pin = self.world.device.type == "cuda"
         return DataLoader(data, batch_sampler=batches, num_workers=config.workers, pin_memory=pin)
 

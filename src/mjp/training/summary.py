@@ -59,6 +59,8 @@ def _jigsaw(config: TrainConfig, model: MJP) -> list[str]:
         text += f", in {100 * method.probability:g} % of the batches"
     if method.start_epoch:
         text += f", from epoch {method.start_epoch + 1}"
+    if config.secret_key is not None:
+        text += f", {'one for life' if config.sticky else 'drawn'} from the secret key {config.secret_key}"
     cells = grid[0] * grid[1]
     if masked > 1 or cells < 2:
         return [text]

@@ -43,9 +43,13 @@ def value_of(arguments: list[str], *flags: str) -> str | None:
 
 
 def changed_settings(path: Path, now: str, free: frozenset[str]) -> dict[str, tuple[Any, Any]]:
-    """Where the settings `now` differ from those in the file `path`, both YAML: (before, now)."""
+    """Where the settings `now` differ from those in the file `path`, both YAML: (before, now).
+
+    A setting that the file does not name is newer than the run, which went without it.
+    """
     old, new = read_yaml(path, advice="give another --out"), parse_yaml(now, "the settings")
-    names = sorted((old.keys() | new.keys()) - free)
+    newer = {name for name in new.keys() - old.keys() if not new[name]}
+    names = sorted((old.keys() | new.keys()) - free - newer)
     return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 
 

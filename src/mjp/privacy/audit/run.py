@@ -19,6 +19,7 @@ from mjp.common.fingerprint import fingerprint
 from mjp.common.progress import Progress
 from mjp.common.results import Results, write_results
 from mjp.common.runs.lock import hold_folder
+from mjp.common.secret_key import SecretKey
 from mjp.evaluation.batches import find_pictures
 from mjp.models import Subject, find_model
 from mjp.pictures.sets import Pictures
@@ -116,6 +117,7 @@ def _attack(
                 dtype=getattr(torch, settings.dtype),
                 effort=effort,
                 lpips=lpips,
+                key=SecretKey.simulated(settings.seed),
             )
             cells.add(key, [finding.to_dict() for finding in findings])
             progress.advance()

@@ -3,8 +3,8 @@
     network = shared_network(model, defence)                      public: the architecture and weights of both sides
     update, secret = make_update(network, images, labels, defence, generator=generator)
 
-The jigsaw is drawn from the client's own generator: a model's own one is seeded by its public settings, and whoever
-knows those could draw the same plan.
+The jigsaw is drawn from the client's own generator or secret key: a model's own generator is seeded by its public
+settings, and whoever knows those could draw the same plan.
 """
 
 import copy
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mjp.common.errors import InputError
+from mjp.common.secret_key import SecretKey
 from mjp.method.model import MJP
 from mjp.method.plan import Plan, identity_plan
 from mjp.method.shuffle import shuffle_image
@@ -53,10 +54,13 @@ def make_update(
     defence: Combination,
     *,
     generator: torch.Generator,
+    key: SecretKey | None = None,
     **info: Any,
 ) -> tuple[Update, Secret]:
     """The update that leaves the client, and the secret that does not. `info` may state mean and std."""
     defence.check_installed()
+    if defence.needs_key and key is None:
+        raise InputError(f"defence {defence.text!r} draws from the client's secret key: pass one")
     if len(images) != defence.batch or len(labels) != len(images):
         raise InputError(
             f"defence {defence.text!r} is for {defence.batch} pictures at a time, there are {len(images)} with "
@@ -71,22 +75,28 @@ def make_update(
         "localize_weight": network.config.localize_weight if network.localizer is not None else 0.0,
     }
     steps = defence.local_steps
+    plans = tuple(_draw(network, images, defence, generator, key) for _ in range(steps.number if steps else 1))
+    images = defence.prepare(
+        images, UpdateInfo(**public).std, key
+    )  # afterwards: a jigsaw belongs to the picture itself
+    secret = Secret(images, labels, plans)
     if steps is None:
-        plan = _draw(network, images, defence, generator)
-        leaving = drop_withheld(_gradients(network, images, labels, plan, defence, generator), defence)
-        return Update(defence.perturb(leaving, generator), UpdateInfo(**public)), Secret(images, labels, (plan,))
-    trained, plans = _train(network, images, labels, defence, steps, generator)
+        leaving = drop_withheld(_gradients(network, images, labels, plans[0], defence, generator), defence)
+        return Update(defence.perturb(leaving, generator), UpdateInfo(**public)), secret
+    trained = _train(network, secret, defence, steps, generator)
     before = {name: p.detach() for name, p in network.named_parameters()}
     moved = {name: trained[name] - before[name] for name in trained}
     moved = defence.perturb(drop_withheld(moved, defence), generator)
     weights = {name: before[name] + change for name, change in moved.items()}
     public |= {"kind": "fedavg", "steps": steps.number, "lr": steps.lr}
-    return Update(weights, UpdateInfo(**public)), Secret(images, labels, plans)
+    return Update(weights, UpdateInfo(**public)), secret
 
 
-def _draw(network: MJP, images: Tensor, defence: Combination, generator: torch.Generator) -> Plan:
+def _draw(
+    network: MJP, images: Tensor, defence: Combination, generator: torch.Generator, key: SecretKey | None
+) -> Plan:
     grid = network.grid(images)
-    plan = defence.draw_plan(images, grid, generator)
+    plan = defence.draw_plan(images, grid, generator, key)
     return identity_plan(len(images), grid, device=images.device) if plan is None else plan
 
 
@@ -104,23 +114,17 @@ def _gradients(
 
 
 def _train(
-    network: MJP,
-    images: Tensor,
-    labels: Tensor,
-    defence: Combination,
-    steps: LocalSteps,
-    generator: torch.Generator,
-) -> tuple[dict[str, Tensor], tuple[Plan, ...]]:
-    """Weights after the local steps of plain SGD, and the jigsaw of each step."""
+    network: MJP, secret: Secret, defence: Combination, steps: LocalSteps, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Weights after the local steps of plain SGD, each with its jigsaw."""
     local = copy.deepcopy(network)
-    plans = tuple(_draw(local, images, defence, generator) for _ in range(steps.number))
-    for plan in plans:
-        gradients = _gradients(local, images, labels, plan, defence, generator)
+    for plan in secret.plans:
+        gradients = _gradients(local, secret.images, secret.labels, plan, defence, generator)
         with torch.no_grad():
             for name, parameter in local.named_parameters():
                 if name in gradients and defence.trains(name):
                     parameter.sub_(steps.lr * gradients[name])
-    return {name: p.detach() for name, p in local.named_parameters() if p.requires_grad}, plans
+    return {name: p.detach() for name, p in local.named_parameters() if p.requires_grad}
 
 
 def drop_withheld(tensors: dict[str, Tensor], defence: Combination) -> dict[str, Tensor]:

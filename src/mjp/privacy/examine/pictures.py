@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mjp.common.errors import InputError
+from mjp.common.secret_key import SecretKey
 from mjp.method.model import MJP
 from mjp.models import Subject, as_subject, find_model
 from mjp.pictures.tensors import normalise
@@ -119,8 +120,13 @@ def examine(
     dtype: torch.dtype = torch.float32,
     effort: Effort | None = None,
     lpips: Perceptual | None = None,
+    key: SecretKey | None = None,
 ) -> Iterator[Finding]:
-    """One update of (B, 3, H, W) pictures in [0, 1]: the data-free guess, then every attack. `seed` is the client's."""
+    """One update of (B, 3, H, W) pictures in [0, 1]: the data-free guess, then every attack.
+
+    `seed` is the client's; so is `key`, by default a simulated one of that seed.
+    """
+    key = key or SecretKey.simulated(seed)
     effort = effort or Effort(seed=server_seed(seed))
     images = normalise(pictures.to(dtype), subject.mean, subject.std)
     network = shared_network(_in_precision(subject.model, dtype), defence)
@@ -134,7 +140,7 @@ def examine(
             generator = torch.Generator().manual_seed(seed)
             normalisation = {"mean": subject.mean, "std": subject.std}
             update, secret = make_update(
-                copy.deepcopy(target), images, labels, defence, generator=generator, **normalisation
+                copy.deepcopy(target), images, labels, defence, generator=generator, key=key, **normalisation
             )
             updates[kind] = (target, _through_a_file(update), secret)
         return updates[kind]
