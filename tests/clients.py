@@ -55,6 +55,9 @@ def prior() -> Prior:
     return fit_prior(_pixels("train")[::25])
 
 
+choose_pictures = pictures  # for where an argument has this name
+
+
 def normalise(images: Tensor) -> Tensor:
     return (images - images.new_tensor(MEAN).view(-1, 1, 1)) / images.new_tensor(STD).view(-1, 1, 1)
 
@@ -66,12 +69,14 @@ def send(
     labels: list[int] | None = None,
     seed: int = 1,
     start: int = 3,
+    pictures: Tensor | None = None,
     **options: Any,
 ) -> tuple[MJP, Update, Secret]:
     """The shared network, the update of a client with pictures of CIFAR-10, and the client's secret."""
     combination = parse(defence)
     network = shared_network(model, combination)
-    images = normalise(pictures(combination.batch, start=start)).to(next(network.parameters()))
+    sent = choose_pictures(combination.batch, start=start) if pictures is None else pictures
+    images = normalise(sent).to(next(network.parameters()))
     classes = torch.tensor([4] * combination.batch if labels is None else labels)
     generator = torch.Generator().manual_seed(seed)
     options = {"mean": MEAN, "std": STD, **options}

@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mjp.privacy.examine.conclusion import Conclusion as Conclusion
+    from mjp.privacy.examine.conclusion import Findings as Findings
     from mjp.privacy.examine.finding import Finding as Finding
     from mjp.privacy.examine.finding import Verdict as Verdict
     from mjp.privacy.examine.pictures import audit_pictures as audit_pictures
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from mjp.privacy.metrics import Score as Score
 
 _HOME = {
+    "Conclusion": "mjp.privacy.examine.conclusion",
+    "Findings": "mjp.privacy.examine.conclusion",
     "Finding": "mjp.privacy.examine.finding",
     "Verdict": "mjp.privacy.examine.finding",
     "audit_pictures": "mjp.privacy.examine.pictures",
@@ -25,7 +29,7 @@ _HOME = {
     "UpdateInfo": "mjp.privacy.info",
     "Score": "mjp.privacy.metrics",
 }
-__all__ = ["Finding", "Score", "UpdateInfo", "Verdict", "audit_pictures", "audit_update"]
+__all__ = ["Conclusion", "Finding", "Findings", "Score", "UpdateInfo", "Verdict", "audit_pictures", "audit_update"]
 
 
 def __getattr__(name: str) -> Any:

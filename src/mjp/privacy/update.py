@@ -1,6 +1,7 @@
 """An update is what leaves a client: tensors by parameter name, and public information. Nothing else leaves.
 
-    update.safetensors   {parameter name: gradient}, or for FedAvg {parameter name: weight after the local steps}
+    update.safetensors   {parameter name: gradient}, {parameter name: weight after the local steps} for FedAvg, or
+                         {parameter name: change of the weight}
     update.json          UpdateInfo: number, size and normalisation of the pictures, loss, defence; never a seed
 
 An attack gets these two and the public model, whatever software made them (Flower, PySyft, a script).
@@ -20,6 +21,7 @@ from mjp.common.errors import InputError, shorten
 from mjp.common.files import write_atomically
 from mjp.common.parameter_names import plain_name
 from mjp.common.weights import DTYPES, EXTRA_STATE, read_tensors
+from mjp.privacy.arrays import from_list, plain_tensors
 from mjp.privacy.info import UpdateInfo, stated_info
 
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
@@ -45,12 +47,14 @@ def load_update(path: Path, **changes: Any) -> Update:
 
 
 def read_update(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors, .pt or .pth file; clients may send eight-bit floats."""
+    """The tensors of a safetensors, .pt, .pth or .npz file; clients may send eight-bit floats."""
     return read_tensors(path, what="update", dtypes=DTYPES | FLOAT8)
 
 
 def check_tensors(content: Any, what: str) -> dict[str, Tensor]:
-    """Tensors by name from memory; refuse anything else."""
+    """Tensors by name, or a list of arrays, from memory; refuse anything else."""
+    if isinstance(content, list | tuple):
+        content = from_list(content)
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"the {what} must be a dictionary of tensors by parameter name")
     for name, tensor in content.items():
@@ -62,24 +66,44 @@ def check_tensors(content: Any, what: str) -> dict[str, Tensor]:
 def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
     """{parameter name in timm: gradient}, checked against the public model.
 
-    A FedAvg update becomes the mean gradient of its local steps, (weights before − weights after) / (steps · lr).
+    Weights after local steps, and their change, become the mean gradient of the steps (see `undo_optimizer`).
     Parameters that were withheld are missing here. Wrapped and bare models give the same names.
     """
     weights = {plain_name(name): p.detach() for name, p in model.named_parameters()}
-    tensors = {plain_name(name): _computable(tensor) for name, tensor in update.tensors.items()}
-    if len(tensors) < len(update.tensors):
-        raise InputError(
-            "the update holds a parameter twice, under the name of a wrapped and of a bare model: save one"
-        )
+    tensors = {name: _computable(tensor) for name, tensor in plain_tensors(update.tensors).items()}
     _check_against(tensors, weights)
-    if update.info.kind == "gradient":
-        gradients = tensors
-    else:
-        scale = update.info.steps * update.info.lr
-        gradients = {name: (weights[name].to(tensor) - tensor) / scale for name, tensor in tensors.items()}
+    gradients = tensors
+    if update.info.kind != "gradient":
+        weights = {name: weights[name].to(tensor) for name, tensor in tensors.items()}
+        is_delta = update.info.kind == "delta"
+        moved = {name: -tensor if is_delta else weights[name] - tensor for name, tensor in tensors.items()}
+        gradients = {name: undo_optimizer(moved[name], weights[name], update.info) for name in tensors}
     if not any(bool(tensor.any()) for tensor in gradients.values()):
         raise InputError("every number of the update is zero: it says nothing about any picture")
     return gradients
+
+
+def undo_optimizer(moved: Tensor, weight: Tensor, info: UpdateInfo) -> Tensor:
+    """The mean gradient of local steps that moved a weight by −`moved`, up to a factor where the rate is unknown.
+
+    SGD          moved = lr · Σ gradients: their mean; momentum keeps it a sum of gradients, only with other factors.
+    decay        every step adds lr · decay · weight; the weight is taken as constant over the steps.
+    Adam, AdamW  one step from the zero state is r = g / (|g| + eps), nearly the sign of g. It is not only the sign:
+                 g = eps · r / (1 − |r|), as far as the digits of the weights go. Several steps are not undone.
+    """
+    mean = moved / info.scale
+    # Adam's decay is a part of its gradient
+    decay = 0.0 if info.optimizer == "adam" or not info.lr else info.weight_decay * weight
+    if info.optimizer not in ("adam", "adamw") or info.steps > 1 or not info.lr:
+        return mean - decay
+    ratio = (mean - decay).double()
+    # below this, 1 − |r| is rounding: of the weights, of which the step is a small part, and of the step itself
+    digits = torch.finfo(weight.dtype).eps
+    floor = 4 * digits * (1 + weight.double().abs() / info.lr)
+    gradient = info.eps * ratio / torch.maximum(1 - ratio.abs(), floor)
+    if info.optimizer == "adam":
+        gradient = gradient - info.weight_decay * weight.double()
+    return gradient.to(moved.dtype)
 
 
 def _computable(tensor: Tensor) -> Tensor:

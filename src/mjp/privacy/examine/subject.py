@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mjp.common.parameter_names import plain_name
 from mjp.models import Subject, find_model
+from mjp.privacy.arrays import class_count, plain_tensors
 
 
 def public_model(
@@ -23,14 +23,9 @@ def public_model(
     of the client's pictures. `seed`: of random weights for timm:NAME; None loads its pretrained ones.
     """
     named = None if weights is None else plain_tensors(weights)
-    sources = (named or {}, plain_tensors(update or {}))
-    bias = next((source["head.bias"] for source in sources if "head.bias" in source), None)
-    build: dict[str, Any] = {} if bias is None else {"num_classes": bias.numel()}
+    counts = [class_count(source) for source in (named or {}, plain_tensors(update or {}))]
+    classes = next((count for count in counts if count), None)
+    build: dict[str, Any] = {} if classes is None else {"num_classes": classes}
     if size is not None:
         build["img_size"] = size
     return find_model(text, random_weights=seed, weights=named, **build)
-
-
-def plain_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors by their names in timm."""
-    return {plain_name(name): tensor for name, tensor in tensors.items()}

@@ -1,7 +1,7 @@
 """Audit an update from elsewhere: what a server could rebuild from it, checked against the update itself."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from mjp.common.weights import read_tensors
 from mjp.method.model import MJP
 from mjp.models import Subject, as_subject
+from mjp.privacy.arrays import is_list, name_list, plain_tensors
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.combination import parse
-from mjp.privacy.examine.finding import Finding
-from mjp.privacy.examine.subject import plain_tensors, public_model
+from mjp.privacy.examine.conclusion import Findings, conclude, explains_update
+from mjp.privacy.examine.coverage import Gap, drop_adapters, optimizer_gaps, parameter_gaps
+from mjp.privacy.examine.finding import Finding, Verdict
+from mjp.privacy.examine.subject import public_model
 from mjp.privacy.examine.trial import try_attack
 from mjp.privacy.info import UpdateInfo, check_stated, stated_info
 from mjp.privacy.network import as_mjp, shared_network
@@ -22,7 +25,7 @@ from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, View
 from mjp.privacy.update import Update, check_tensors, read_update
 
-Weights = Mapping[str, Tensor] | Path | str
+Weights = Mapping[str, Tensor] | Sequence[Any] | Path | str
 Info = UpdateInfo | Mapping[str, Any]
 
 
@@ -35,6 +38,12 @@ class OpenUpdate:
     network: MJP  # the same as client and server share it under the stated defence
     prior: Prior
     weights_known: bool  # the model's weights are the client's, as far as the caller said
+    gaps: tuple[Gap, ...] = ()  # what no attack here is made for
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the update belongs to the public model."""
+        return not self.update.tensors
 
 
 def audit_update(
@@ -46,14 +55,15 @@ def audit_update(
     attacks: Sequence[str] = ("direct", "span", "subspace", "lattice"),
     prior: Path | None = None,
     effort: Effort | None = None,
-) -> list[Finding]:
+) -> Findings:
     """Try to rebuild the pictures behind an update.
 
     Args:
-        before: The weights at which the update was made: a state dict, or a safetensors, .pt or .pth file. None: those
-            of `model`, which for `timm:NAME` are random, so that reconstructions cannot be verified.
-        after: What left the client: gradients by parameter name (`kind` "gradient"), or the weights after its local
-            steps ("fedavg"); a dictionary or a file.
+        before: The weights at which the update was made: a state dict, a list of arrays in its order, or a file of
+            either (safetensors, .pt, .pth, .npz). None: those of `model`, which for `timm:NAME` are random, so that
+            reconstructions cannot be verified.
+        after: What left the client: gradients (`kind` "gradient"), the weights after its local steps ("fedavg") or
+            their change ("delta"); in the same forms.
         info: An UpdateInfo, or a dictionary with some of its fields; the others are the model's own. None: what the
             json file beside `after` states.
         model: The public model: a timm or MJP module, or what `mjp attack-update --model` takes.
@@ -63,7 +73,7 @@ def audit_update(
         effort: How much the attacks that search may spend.
 
     Returns:
-        One finding per attack, with pictures and a verdict.
+        One finding per attack, with pictures; `.conclusion` is the verdict on the update.
 
     Raises:
         InputError: if the inputs do not fit together; nothing has been attacked then.
@@ -87,9 +97,13 @@ def open_update(
     combination = parse(stated.get("defence", "none"))
     tensors = _tensors(after, "update")
     weights = None if before is None else _tensors(before, "weights")
-    subject = _subject(model, weights, tensors, stated, None if pretrained else seed)
+    seed_or_none = None if pretrained else seed
+    if weights is not None and is_list(weights):
+        weights = name_list(weights, _subject(model, None, weights, stated, seed_or_none).model, "file of weights")
+    subject = _subject(model, weights, tensors, stated, seed_or_none)
     network = shared_network(subject.model, combination)
-    localizes = network.localizer is not None and any(name.startswith("localizer.") for name in plain_tensors(tensors))
+    tensors = name_list(tensors, network, "update") if is_list(tensors) else plain_tensors(tensors)
+    localizes = network.localizer is not None and any(name.startswith("localizer.") for name in tensors)
     defaults = {
         "batch": combination.batch,
         "size": subject.size,
@@ -97,11 +111,15 @@ def open_update(
         "std": subject.std,
         "localize_weight": network.config.localize_weight if localizes else 0.0,
     }
-    update = Update(tensors, UpdateInfo(**{**defaults, **stated}))
+    full_info = UpdateInfo(**{**defaults, **stated})
+    update = Update(drop_adapters(tensors), full_info)
     weights_known = before is not None or pretrained or not (isinstance(model, str) and model.startswith("timm:"))
     target = OpenUpdate(update, subject, network, find_prior(prior, subject.size), weights_known)
-    View(update, network, target.prior)  # checks names, shapes and numbers before anything is tried
-    return target
+    gaps = parameter_gaps(tensors)
+    if not target.is_empty:
+        view = View(update, network, target.prior)  # checks names, shapes and numbers before anything is tried
+        gaps += optimizer_gaps(view.gradients, full_info)
+    return replace(target, gaps=tuple(gaps))
 
 
 def attack_update(
@@ -110,16 +128,36 @@ def attack_update(
     *,
     effort: Effort | None = None,
     watch: Callable[[Finding], object] = lambda finding: None,
-) -> list[Finding]:
-    """One finding per attack; `watch` is called with each as soon as it is there."""
-    findings = []
+) -> Findings:
+    """One finding per attack, then the conclusion; `watch` is called with each finding as soon as it is there."""
+    findings = Findings()
     for attack in attacks:
-        finding = try_attack(
-            attack, target.network, target.update, target.prior, effort, weights_known=target.weights_known
-        )
+        finding = _nothing_to_attack(attack) if target.is_empty else _try_both_signs(attack, target, effort)
         watch(finding)
         findings.append(finding)
+    findings.conclusion = conclude(findings, target.gaps)
     return findings
+
+
+def _nothing_to_attack(attack: Attack) -> Finding:
+    reason = "the update holds nothing of the public model but adapters"
+    return Finding(attack.NAME, None, reason, verdict=Verdict("refused", "refused", f"refuses: {reason}"))
+
+
+def _try_both_signs(attack: Attack, target: OpenUpdate, effort: Effort | None) -> Finding:
+    """The finding on the update, or on its negative if only that is explained: w_after − w_before is one."""
+
+    def attempt(update: Update) -> Finding:
+        return try_attack(attack, target.network, update, target.prior, effort, weights_known=target.weights_known)
+
+    finding = attempt(target.update)
+    if target.update.info.kind == "fedavg" or finding.refused or explains_update(finding):
+        return finding
+    negative = {name: -tensor for name, tensor in target.update.tensors.items()}
+    other = attempt(replace(target.update, tensors=negative))
+    if not explains_update(other):
+        return finding
+    return replace(other, details={**other.details, "sign": "opposite to the stated one"})
 
 
 def _tensors(source: Weights, what: str) -> dict[str, Tensor]:

@@ -56,18 +56,21 @@ def public_plan(view: View) -> Plan:
 def simulate(view: View, images: Tensor, labels: Tensor, plan: Plan, *, keep_graph: bool = False) -> dict[str, Tensor]:
     """The gradients that normalised pictures would give, by the names of the update; `keep_graph` for second order.
 
-    FedAvg: the mean over as many local steps as the client made. What is not in the update is assumed to be frozen.
+    FedAvg: the mean over as many local steps as the client made, with its momentum. What is not in the update is
+    assumed to be frozen.
     """
     parameters = {name: p.detach().requires_grad_() for name, p in view.model.named_parameters()}
     means: dict[str, Any] = {name: 0.0 for name in parameters if plain_name(name) in view.gradients}
+    velocity: dict[str, Any] = dict.fromkeys(means, 0.0)
     for _ in range(view.info.steps):
         out = functional_call(view.model, parameters, (images, plan))
         loss = cross_entropy(out.logits, labels) + view.info.localize_weight * out.dal
         inputs = [parameters[name] for name in means]
         gradients = torch.autograd.grad(loss, inputs, create_graph=keep_graph, materialize_grads=True)
         for name, gradient in zip(means, gradients, strict=True):
-            means[name] = means[name] + gradient / view.info.steps
-            parameters[name] = parameters[name] - view.info.lr * gradient
+            velocity[name] = view.info.inertia * velocity[name] + gradient
+            means[name] = means[name] + velocity[name] / view.info.steps
+            parameters[name] = parameters[name] - view.info.lr * velocity[name]
     return {plain_name(name): gradient for name, gradient in means.items()}
 
 

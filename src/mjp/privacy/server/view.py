@@ -84,9 +84,9 @@ class View:
         rounding = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
         if self.info.kind == "gradient":
             return rounding
-        weights = torch.stack([tensor.double().norm() for tensor in update.tensors.values()]).norm()
+        weights = torch.stack([weight.detach().double().norm() for weight in self.model.parameters()]).norm()
         moved = torch.stack([gradient.norm() for gradient in self.gradients.values()]).norm()
-        return min(1.0, rounding * float(weights / (moved * self.info.steps * self.info.lr)))
+        return min(1.0, rounding * float(weights / (moved * self.info.scale)))
 
     @property
     def patch(self) -> tuple[int, int]:
@@ -174,7 +174,10 @@ class View:
         energy = expected.square().sum()
         if not energy > 0:
             return 1.0
-        factor = (received @ expected / energy).clamp(0, 1)
+        factor = received @ expected / energy
+        if self.info.kind == "delta":  # of any scale, and of either sign
+            return float(factor)
+        factor = factor.clamp(0, 1)
         error = (received - factor * expected)[expected != 0].square().mean() / energy  # of the factor, squared
         return float(factor) if (1 - factor).square() > MIN_DEVIATIONS**2 * error else 1.0
 

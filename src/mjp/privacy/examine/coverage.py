@@ -1,0 +1,79 @@
+"""What no attack here is made for, and what remains exploitable in it all the same."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torch import Tensor
+
+from mjp.privacy.info import UpdateInfo
+
+LABELS = "the classes of the pictures, from the gradient of the classifier"
+FEATURES = "the features of a picture before the classifier, up to their scale: inverting features is a known attack"
+MIN_NUMBERS = 1000  # of a matrix that is looked at: among fewer, Gaussian noise has no large ones either
+MAX_RATIO = 4.0  # largest to median magnitude: of gradients 20 and more, of noise 5, of a few steps of Adam 1 to 4
+
+
+class Gap(NamedTuple):
+    """A part of an update, or a fact about it, that the attacks do not model."""
+
+    what: str
+    remains: str
+
+
+def optimizer_gaps(steps: Mapping[str, Tensor], info: UpdateInfo) -> list[Gap]:
+    """What the local optimizer hides; `steps` are what the update says about gradients, by name."""
+    span = "the span of the patches, which every sum of gradients shares; classes, from the signs of the classifier"
+    if info.kind != "gradient" and info.optimizer == "unknown":
+        return [Gap("the local optimizer is not known", span)]
+    if info.kind != "gradient" and info.optimizer in ("adam", "adamw"):
+        if info.steps == 1 and info.lr:
+            return [Gap(f"of the first step of {info.optimizer} rounding leaves little but the signs", span)]
+        return [Gap(f"steps of {info.optimizer} are undone only one at a time and with a known lr", span)]
+    if _is_levelled(steps):
+        return [
+            Gap("the numbers are about equally large, as after steps of Adam or signed SGD: state --optimizer", span)
+        ]
+    return []
+
+
+def drop_adapters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The update without the matrices of LoRA, which the public model does not have."""
+    return {name: tensor for name, tensor in tensors.items() if not _is_adapter(name)}
+
+
+def parameter_gaps(tensors: Mapping[str, Tensor]) -> list[Gap]:
+    """What the parameters that did not leave, or that the public model does not have, hide."""
+    base = {name for name, tensor in drop_adapters(tensors).items() if bool(tensor.any())}
+    adapters = len(base) < len(tensors) and any(map(_is_adapter, tensors))
+    head = f"{LABELS}; {FEATURES}" if any(name.startswith("head.") for name in base) else ""
+    if adapters and not base - {name for name in base if name.startswith("head.")}:
+        product = "∂L/∂A = Bᵀ ∂L/∂W holds r mixtures of the tokens for every layer of rank r, and ∂L/∂B as many"
+        return [Gap("only matrices of LoRA left the client", "; ".join(filter(None, (product, head))))]
+    if not base or "patch_embed.proj.weight" in base:
+        return []
+    if not any(name == "pos_embed" or name.startswith("blocks.0.") for name in base):
+        inner = (
+            "" if all(name.startswith("head.") for name in base) else "the span of the tokens that enter these layers"
+        )
+        remains = "; ".join(filter(None, (head, inner)))
+        return [Gap("only the last layers left the client", remains or "the span of the features that enter them")]
+    parts = ["the span of the tokens, from the first attention layer" if _has_attention(base) else "", head]
+    parts.insert(1, "which patches are masked" if "pos_embed" in base else "")
+    return [Gap("the patch embedding did not leave the client", "; ".join(filter(None, parts)))]
+
+
+def _is_levelled(steps: Mapping[str, Tensor]) -> bool:
+    """Whether the large numbers that gradients have are missing from every matrix."""
+    matrices = [
+        tensor.double().abs() for tensor in steps.values() if tensor.ndim >= 2 and tensor.numel() >= MIN_NUMBERS
+    ]
+    sizes = [matrix[matrix > 0] for matrix in matrices if bool(matrix.any())]
+    return bool(sizes) and all(float(size.max() / size.median()) < MAX_RATIO for size in sizes)
+
+
+def _has_attention(names: set[str]) -> bool:
+    return any(name.startswith("blocks.0.attn.qkv") for name in names)
+
+
+def _is_adapter(name: str) -> bool:
+    return "lora_" in name.lower() or ".lora." in name.lower()
