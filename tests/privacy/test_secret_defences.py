@@ -19,9 +19,9 @@ def plan_of(defence: str, *, seed: int = 1, key: SecretKey = KEY) -> Plan:
     return send(tiny(), defence, seed=seed, key=key)[2].plans[0]
 
 
-def levels(defence: str, **options: object) -> Tensor:
+def levels(defence: str, **options: int) -> Tensor:
     """The pictures of an update in grey levels, as the network got them."""
-    images = send(tiny(), defence, key=KEY, **options)[2].images
+    images = send(tiny(), defence, key=KEY, **options)[2].images  # type: ignore[arg-type]
     return (images * per_channel(STD, images) + per_channel(MEAN, images)) * 255
 
 

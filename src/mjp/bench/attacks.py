@@ -47,7 +47,7 @@ def _view(name: str, dtype: torch.dtype, attack: Any) -> tuple[View, torch.Tenso
     network = shared_network(subject.model.to(dtype), parse("none"))
     network = attack.network(network) if hasattr(attack, "network") else network
     image = normalise(landscape(SIZE).to(dtype), subject.mean, subject.std)
-    normalisation = {"mean": subject.mean, "std": subject.std}
+    normalisation: dict[str, Any] = {"mean": subject.mean, "std": subject.std}
     generator = torch.Generator().manual_seed(0)
     label = torch.tensor([0])
     update, _ = make_update(network, image, label, parse("none"), generator=generator, **normalisation)

@@ -81,8 +81,9 @@ class Combination:
 
     def prepare(self, images: Tensor, std: Sequence[float], key: SecretKey | None = None) -> Tensor:
         """The normalised pictures as the network gets them."""
-        for part in self.parts if key else ():
-            images = part.defence.pictures(images, std, key) if part.defence.pictures else images
+        for part in self.parts:
+            if part.defence.pictures and key:
+                images = part.defence.pictures(images, std, key)
         return images
 
     @property

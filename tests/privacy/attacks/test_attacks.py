@@ -227,7 +227,7 @@ def test_the_jigsaw_attack_undoes_a_jigsaw_without_masks() -> None:
     network, sent, _ = send(model, defence.text)
     mean, std = (picture.new_tensor(v).view(-1, 1, 1) for v in (sent.info.mean, sent.info.std))
     images, generator = ((picture - mean) / std).unsqueeze(0), torch.Generator().manual_seed(1)
-    normalisation = {"mean": sent.info.mean, "std": sent.info.std}
+    normalisation: dict[str, Any] = {"mean": sent.info.mean, "std": sent.info.std}
     update, _ = make_update(network, images, torch.tensor([4]), defence, generator=generator, **normalisation)
     assert decibels(attack("direct", network, update), picture) < 20
     found = attack("jigsaw", network, update)

@@ -211,7 +211,7 @@ def test_what_no_attack_is_made_for_is_named_with_what_remains(
 def test_a_list_of_arrays_in_the_order_of_the_state_dict_is_read(tmp_path: Path, suffix: str) -> None:
     """As Flower has it: no names, before and after in files of their own."""
     after = trained(lambda p: SGD(p, 0.01))
-    paths = []
+    paths: list[Path] = []
     for name, tensors in (("before", tiny().unwrap().state_dict()), ("after", after)):
         paths.append(tmp_path / f"{name}{suffix}")
         if suffix == ".npz":
@@ -219,14 +219,15 @@ def test_a_list_of_arrays_in_the_order_of_the_state_dict_is_read(tmp_path: Path,
         else:
             torch.save(list(tensors.values()), paths[-1])
     info = {**INFO, "kind": "fedavg", "lr": 0.01}
-    findings = audit_update(*paths, info, tiny().unwrap(), attacks=["direct"])
+    findings = audit_update(paths[0], paths[1], info, tiny().unwrap(), attacks=["direct"])
     assert findings.conclusion.verdict == EXPOSED
 
 
 def test_a_list_from_memory_and_named_arrays_of_a_file_are_read(tmp_path: Path) -> None:
     order = [plain_gradient()[name] for name in tiny().unwrap().state_dict()]
     assert audit([tensor.numpy() for tensor in order], attacks=("direct",)).conclusion.verdict == EXPOSED
-    np.savez(tmp_path / "update.npz", **{name: tensor.numpy() for name, tensor in plain_gradient().items()})
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in plain_gradient().items()}
+    np.savez(tmp_path / "update.npz", **arrays)
     assert audit(tmp_path / "update.npz", attacks=("direct",)).conclusion.verdict == EXPOSED
 
 

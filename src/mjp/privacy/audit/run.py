@@ -32,6 +32,7 @@ from mjp.privacy.audit.spreadsheet import write_spreadsheet
 from mjp.privacy.audit.summary import summarise
 from mjp.privacy.audit.table import table
 from mjp.privacy.audit.usefulness import measure, usefulness
+from mjp.privacy.audit.verdicts import verdict_lines, verdict_on
 from mjp.privacy.combination import parse
 from mjp.privacy.examine.pictures import examine
 from mjp.privacy.lpips import find_lpips
@@ -143,10 +144,11 @@ def _conclude(
         limits = {"limit": settings.accuracy, "seed": settings.seed}
         measured[target.subject.name] = measure(target.subject, source, settings.defences, **limits)
     rows = [{**row, "usefulness": usefulness(row["defence"], measured[row["model"]])} for row in rows]
+    rows = [{**row, "verdict": verdict_on(row)} for row in rows]
     headline = headlines(rows, settings.models)
     results = write_results(out, "audit", options, {"models": measured, "rows": rows, "headline": headline})
     write_spreadsheet(rows, out / "audit.csv")
     draw_audit(rows, out / "audit.png")
-    print("\n".join([table(rows), *headline.values(), *_caveats(settings)]))
+    print("\n".join([table(rows), *verdict_lines(rows), *headline.values(), *_caveats(settings)]))
     print(f"figures  {out / 'results.json'}, {out / 'audit.csv'}\nchart    {out / 'audit.png'}")
     return results

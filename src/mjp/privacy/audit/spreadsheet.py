@@ -16,7 +16,18 @@ def write_spreadsheet(rows: list[dict[str, Any]], path: Path) -> None:
         with temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             bounds = [f"{name}{end}" for name in QUANTITIES for end in ("", "_low", "_high")]
-            names = ["model", "defence", "setting", "attack", "best", *bounds, *EXTRAS, "top1", "consistency"]
+            names = [
+                "model",
+                "defence",
+                "setting",
+                "attack",
+                "best",
+                *bounds,
+                *EXTRAS,
+                "top1",
+                "consistency",
+                "verdict",
+            ]
             writer.writerow(names)
             writer.writerows([_cell(value) for value in line] for row in rows for line in _lines(row))
 
@@ -30,7 +41,7 @@ def _lines(row: dict[str, Any]) -> list[list[Any]]:
     for name, attack in row["attacks"].items():
         start = [row["model"], row["defence"], row["setting"], name, name == row["best"]]
         values = [value for quantity in QUANTITIES for value in (attack[quantity] or ("", "", ""))]
-        lines.append([*start, *values, *(attack[key] for key in EXTRAS), *shares])
+        lines.append([*start, *values, *(attack[key] for key in EXTRAS), *shares, row.get("verdict", "")])
     return lines
 
 

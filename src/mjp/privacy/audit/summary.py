@@ -1,5 +1,7 @@
 """From cells to rows: for each model and defence the mean over pictures of every attack, the best attack, and what it
-gains over the data-free guess, with 95 % bootstrap intervals over pictures.
+gains over the data-free guess, with 95 % bootstrap intervals.
+
+Pictures of one batch share an update, so intervals resample updates, not pictures.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,11 +39,11 @@ def _row(updates: list[Findings], setting: str, seed: int) -> dict[str, Any]:
     attacks, refused = {}, {}
     for name in names:
         findings = [finding for update in updates for finding in update if finding["attack"] == name]
-        scores = [score for finding in findings for score in finding["scores"].get(setting, [])]
         if all(finding["refused"] for finding in findings):
             refused[name] = findings[0]["refused"]
         else:
-            attacks[name] = {**_means(scores, seed), **_extras(findings, scores)}
+            means = {quantity: _mean(_columns(updates, name, setting, quantity), seed) for quantity in QUANTITIES}
+            attacks[name] = {**means, **_extras(findings, setting)}
     rivals = [name for name in attacks if name != GUESS]
     best = max(rivals, key=lambda name: attacks[name]["psnr"][0], default=None)
     return {"attacks": attacks, "refused": refused, "best": best, **_gains(updates, setting, seed, rivals)}
@@ -53,16 +55,13 @@ def _fill_with_guess(update: Findings) -> Findings:
     return [{**finding, "scores": guess} if finding["refused"] else finding for finding in update]
 
 
-def _means(scores: list[dict[str, Any]], seed: int) -> dict[str, Any]:
-    """{quantity: (mean, low, high)}, None where it is not available for every picture."""
-    means: dict[str, Any] = {}
-    for quantity in QUANTITIES:
-        values: list[Any] = [score.get(quantity) for score in scores]  # None: not available, or not in older cells
-        means[quantity] = None if None in values else _interval(values, seed)
-    return means
+def _mean(columns: list[list[Any]], seed: int) -> Interval | None:
+    """(mean, low, high), None where the quantity is not available for every picture, or not in older cells."""
+    return None if any(None in column for column in columns) else _interval(columns, seed)
 
 
-def _extras(findings: Findings, scores: list[dict[str, Any]]) -> dict[str, Any]:
+def _extras(findings: Findings, setting: str) -> dict[str, Any]:
+    scores = [score for finding in findings for score in finding["scores"].get(setting, [])]
     conditions, matches = (
         [finding["facts"][name] for finding in findings if finding["facts"].get(name) is not None]
         for name in ("condition", "match")
@@ -73,6 +72,7 @@ def _extras(findings: Findings, scores: list[dict[str, Any]]) -> dict[str, Any]:
         "match": sum(matches) / len(matches) if matches else None,
         "seconds": sum(finding["seconds"] for finding in findings) / len(findings),
         "pictures": len(scores),
+        "updates": len(findings),
         "refusals": sum(finding["refused"] is not None for finding in findings),  # updates scored by the guess
     }
 
@@ -82,31 +82,40 @@ def _gains(updates: list[Findings], setting: str, seed: int, rivals: list[str]) 
     patches in the best of all orders.
 
     The best attack is chosen for each quantity by its mean: masked patches may have another enemy than unmasked ones.
+    `upper` is the highest upper end of the intervals of all attacks: what is claimed to hold must hold there.
     """
     gains: dict[str, Any] = {}
     for quantity in GAINS:
-        guess = _column(updates, GUESS, setting, quantity)
-        if None in guess or not rivals:
+        guess = _columns(updates, GUESS, setting, quantity)
+        if any(None in column for column in guess) or not rivals:
             gains[f"gain_{quantity}"] = None
             continue
-        columns = {name: _column(updates, name, setting, quantity) for name in rivals}
-        best = max(columns, key=lambda name: sum(columns[name]))
-        differences = [a - b for a, b in zip(columns[best], guess, strict=True)]
-        gains[f"gain_{quantity}"] = {"attack": best, "db": _interval(differences, seed)}
+        intervals = {
+            name: _interval(_differences(_columns(updates, name, setting, quantity), guess), seed) for name in rivals
+        }
+        best = max(intervals, key=lambda name: intervals[name].mean)
+        upper = max(interval.high for interval in intervals.values())
+        gains[f"gain_{quantity}"] = {"attack": best, "db": intervals[best], "upper": upper}
     return gains
 
 
-def _column(updates: list[Findings], attack: str, setting: str, quantity: str) -> list[Any]:
+def _differences(left: list[list[float]], right: list[list[float]]) -> list[list[float]]:
+    return [[a - b for a, b in zip(*columns, strict=True)] for columns in zip(left, right, strict=True)]
+
+
+def _columns(updates: list[Findings], attack: str, setting: str, quantity: str) -> list[list[Any]]:
+    """For every update the values of its pictures."""
     return [
-        score.get(quantity)
+        [score.get(quantity) for score in finding["scores"].get(setting, [])]
         for update in updates
         for finding in update
         if finding["attack"] == attack
-        for score in finding["scores"].get(setting, [])
     ]
 
 
-def _interval(values: list[float], seed: int) -> Interval:
+def _interval(columns: list[list[float]], seed: int) -> Interval:
+    """Of the mean over all pictures; updates, which have equally many, are resampled whole."""
     bootstrap = Bootstrap(1, seed=seed)
-    bootstrap.add(torch.tensor(values, dtype=torch.float64).unsqueeze(1))
+    means = [sum(column) / len(column) for column in columns if column]
+    bootstrap.add(torch.tensor(means, dtype=torch.float64).unsqueeze(1))
     return bootstrap.intervals()[0]
