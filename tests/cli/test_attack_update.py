@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import timm
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mjp.cli.main import main
@@ -142,6 +142,24 @@ def test_a_fact_as_an_option_is_in_the_results(folder: Path, tmp_path: Path) -> 
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["facts"]["defence"] == "noise:0"
     assert found["findings"][0]["verdict"]
+
+
+def test_the_verdict_is_said_and_written(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As people's programs read it: one of three words, and the lists behind it."""
+    weights = ("--weights", str(folder / "bare.safetensors"))
+    assert audit(folder / "update.safetensors", tmp_path, "--attacks", "direct", "april", *weights) == 0
+    assert "verdict: exposed: direct rebuilt what explains the update" in capsys.readouterr().out
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert (content["verdict"], content["by"], content["ran"]) == ("exposed", ["direct"], ["direct"])
+    assert list(content["could_not_run"]) == ["april"]
+    assert "span" in content["not_tried"]
+    head = {name: tensor for name, tensor in load_file(folder / "update.safetensors").items() if "head" in name}
+    save_file(head, tmp_path / "head.safetensors")
+    assert audit(tmp_path / "head.safetensors", tmp_path, *weights, "--size", "64", "64") == 0
+    assert "verdict: not covered: only the last layers left the client" in capsys.readouterr().out
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["verdict"] == "not covered"
+    assert "the classes of the pictures" in content["gaps"][0]["remains"]
 
 
 def test_the_report_shows_it_and_the_command(folder: Path, tmp_path: Path) -> None:

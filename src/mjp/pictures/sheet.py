@@ -33,7 +33,7 @@ def contact_sheet(
 
     `captions` stand below the pictures; pictures smaller than `least` pixels are enlarged by a whole factor.
     """
-    size = next(tile.shape[-1] for row in rows.values() for tile in row if isinstance(tile, Tensor))
+    size = next((tile.shape[-1] for row in rows.values() for tile in row if isinstance(tile, Tensor)), least)
     side = size * max(1, least // size)
     texts = captions or {}
     return draw_sheet(
