@@ -1,96 +1,31 @@
 """Rotary positions: masked patches share one rotation in every block, and off is timm, bit for bit."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import timm
 import torch
-from timm.layers import RotaryEmbeddingMixed
-from torch import Tensor, nn
+from torch import nn
 
 import mjp
-from method.tiny import SMALL_VIT, awake, generator, gradients, half_masked, pictures, relative_difference, vit
+from method.kinds import ROTARY, double, hiding, reordered, small, step
+from method.tiny import SMALL_VIT, generator, gradients, half_masked, pictures, relative_difference, vit
 from mjp.method.backbones import fit_config
 
-
-def rotary(name: str = "vit_small_patch16_rope_224", **changes: Any) -> Any:
-    """A rotary model of two layers on a grid of 4x4."""
-    return awake(timm.create_model(name, **{**SMALL_VIT, **changes}))
+DINOV3 = ROTARY["dinov3, its own sizes"]
 
 
-def double(model: Any) -> Any:
-    """The model in float64; timm computes mixed frequencies in float32 always, and wants the grid in it too."""
-    model.double()
-    for module in model.modules():
-        if isinstance(module, RotaryEmbeddingMixed):
-            for grid in module.buffers():
-                grid.data = grid.data.float()
-    return model
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "rotations": rotary,
-    "rotations and table": lambda: rotary("eva02_tiny_patch14_224"),
-    "rope with table": lambda: rotary("vit_small_patch16_rope_ape_224"),
-    "mixed": lambda: rotary("vit_small_patch16_rope_mixed_224"),
-    "mixed with table": lambda: rotary("vit_small_patch16_rope_mixed_ape_224"),
-    "dinov3": lambda: rotary("vit_small_patch16_dinov3"),
-    "dinov3, its own sizes": lambda: rotary("vit_small_patch16_dinov3", dynamic_img_size=True),
-    "registers": lambda: rotary(num_reg_tokens=2),
-    "attention pooling": lambda: rotary("vit_pe_core_tiny_patch16_384"),
-    "table alone": lambda: rotary("eva_giant_patch14_224", mlp_ratio=2),
-}
-DINOV3 = MODELS["dinov3, its own sizes"]
-
-
-def hiding(network: nn.Module, **changes: Any) -> mjp.MJP:
-    """The model with hidden positions and no localization."""
-    return mjp.MJP(network, mjp.variant("G", ratio=0.5, **changes)).eval()
-
-
-def reordered(plan: mjp.Plan) -> mjp.Plan:
-    return mjp.plan_from_mask(plan.mask, plan.grid, generator=generator(1), derangement=True)
-
-
-def step(model: mjp.MJP, images: Tensor, plan: mjp.Plan) -> list[Tensor]:
-    model.zero_grad()
-    model(images, plan).logits.square().sum().backward()
-    return list(gradients(model).values())
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_off_is_timm_bit_for_bit(kind: str) -> None:
-    network = MODELS[kind]()
-    expected = network(pictures(2))
-    model = hiding(network)
-    assert torch.equal(model(pictures(2)), expected)
-    assert torch.equal(model(pictures(2), mjp.identity_plan(2, (4, 4))).logits, expected)
-
-
-@pytest.mark.parametrize("precise", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "rotation"), [*((kind, "identity") for kind in MODELS), ("rotations", "learned"), ("mixed", "learned")]
-)
-def test_the_gradient_ignores_the_order_of_hidden_patches(kind: str, rotation: str, precise: bool) -> None:
-    model, images, plan = hiding(MODELS[kind](), unknown_rotation=rotation), pictures(2), half_masked(2)
-    if model.rotation is not None:
-        nn.init.normal_(model.rotation, generator=generator(3))
-    if precise:
-        model, images = double(model), images.double()
-    difference = relative_difference(step(model, images, plan), step(model, images, reordered(plan)))
-    assert difference <= (1e-12 if precise else 1e-5)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_the_gradient_shows_the_order_when_nothing_is_hidden(kind: str) -> None:
-    model, images, plan = double(mjp.MJP(MODELS[kind](), mjp.variant("E"))), pictures(2).double(), half_masked(2)
-    assert relative_difference(step(model, images, plan), step(model, images, reordered(plan))) > 1e-4
+@pytest.mark.parametrize("kind", ["rotations", "mixed"])
+def test_the_gradient_ignores_the_order_of_patches_that_share_learned_angles(kind: str) -> None:
+    model = double(hiding(ROTARY[kind](), unknown_rotation="learned"))
+    nn.init.normal_(model.rotation, generator=generator(3))
+    images, plan = pictures(2).double(), half_masked(2)
+    assert relative_difference(step(model, images, plan), step(model, images, reordered(plan))) <= 1e-12
 
 
 def test_hiding_the_table_alone_is_not_enough() -> None:
     """Both kinds of positions have to be hidden at once: with the rotations kept, the order shows."""
-    model, images, plan = double(hiding(MODELS["rotations and table"]())), pictures(2).double(), half_masked(2)
+    model, images, plan = double(hiding(ROTARY["rotations and table"]())), pictures(2).double(), half_masked(2)
     positions = model._positions(plan)._replace(mask=None)
     features = [
         model.adapter.forward_features(model.model, images, order, positions._replace(table=table))
@@ -103,7 +38,7 @@ def test_hiding_the_table_alone_is_not_enough() -> None:
 @pytest.mark.parametrize("kind", ["rotations", "dinov3", "mixed"])
 def test_hidden_patches_are_turned_by_nothing_and_others_as_before(kind: str) -> None:
     """Fully masked, the model is timm's without rotary positions, on shuffled pictures."""
-    network = double(MODELS[kind]())
+    network = double(ROTARY[kind]())
     model, images, plan = hiding(network), pictures(2).double(), half_masked(2, ratio=1.0)
     hidden = model(images, plan).logits
     network.rope, network.rope_mixed = None, False
@@ -113,7 +48,7 @@ def test_hidden_patches_are_turned_by_nothing_and_others_as_before(kind: str) ->
 @pytest.mark.parametrize("kind", ["rotations", "dinov3", "mixed"])
 def test_learned_angles_start_as_the_identity_and_learn(kind: str) -> None:
     plan, images = half_masked(2), pictures(2)
-    network = MODELS[kind]()
+    network = ROTARY[kind]()
     fixed, learned = hiding(network), hiding(network, unknown_rotation="learned")
     assert torch.equal(learned(images, plan).logits, fixed(images, plan).logits)
     learned(images, plan).logits.square().sum().backward()
@@ -126,7 +61,7 @@ def test_learned_angles_start_as_the_identity_and_learn(kind: str) -> None:
 @pytest.mark.parametrize("name", ["vit_small_patch16_rope_224", "vit_small_patch16_dinov3"])  # two layouts of angles
 def test_a_common_angle_of_all_patches_shows_only_beside_what_is_not_turned(name: str) -> None:
     """Attention sees differences of angles: without prefix tokens, and all masked, the learned angle cancels."""
-    network = rotary(name, class_token=False, num_reg_tokens=0, global_pool="avg")
+    network = small(name, class_token=False, num_reg_tokens=0, global_pool="avg")
     model = double(hiding(network, unknown_rotation="learned"))
     images, plan = pictures(2).double(), half_masked(2, ratio=1.0)
     before = model(images, plan).logits
@@ -147,7 +82,7 @@ def test_dinov3_takes_any_size(size: tuple[int, int]) -> None:
 
 
 def test_a_new_input_size_is_followed() -> None:
-    model = hiding(rotary())
+    model = hiding(small())
     model.set_input_size((48, 64))
     images = pictures(2, 48, 64)
     assert torch.equal(model(images, mjp.identity_plan(2, (6, 8))).logits, model.model(images))
@@ -158,7 +93,7 @@ def test_a_new_input_size_is_followed() -> None:
 def test_dropout_happens_where_timm_has_it(kind: str) -> None:
     names = {"rotations": "vit_small_patch16_rope_224", "mixed": "vit_small_patch16_rope_mixed_224"}
     rates = {"pos_drop_rate": 0.2, "patch_drop_rate": 0.25, "attn_drop_rate": 0.1, "drop_path_rate": 0.2}
-    network = rotary(names.get(kind, "eva02_tiny_patch14_224"), **rates).train()
+    network = small(names.get(kind, "eva02_tiny_patch14_224"), **rates).train()
     model = hiding(network).train()
     torch.manual_seed(0)
     expected = network(pictures(4))
@@ -170,12 +105,11 @@ def test_dropout_happens_where_timm_has_it(kind: str) -> None:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rotation", ["identity", "learned"])
-@pytest.mark.parametrize("kind", ["rotations", "mixed", "dinov3, its own sizes", "rotations and table"])
-def test_compiles_into_one_graph_forward_and_backward(kind: str, rotation: str) -> None:
+@pytest.mark.parametrize("kind", ["rotations", "mixed"])
+def test_learned_angles_compile_into_one_graph_forward_and_backward(kind: str) -> None:
     torch._dynamo.reset()
     model, images, plan = (
-        double(hiding(MODELS[kind](), unknown_rotation=rotation)),
+        double(hiding(ROTARY[kind](), unknown_rotation="learned")),
         pictures(2).double(),
         half_masked(2),
     )
@@ -184,31 +118,6 @@ def test_compiles_into_one_graph_forward_and_backward(kind: str, rotation: str) 
     model.zero_grad()
     compiled(images, plan).logits.square().sum().backward()
     assert relative_difference(gradients(model).values(), expected) < 1e-12
-
-
-@pytest.mark.parametrize("kind", ["rotations", "mixed"])
-def test_gradient_checkpointing_changes_nothing(kind: str) -> None:
-    model, images, plan = double(hiding(MODELS[kind]()).train()), pictures(2).double(), half_masked(2)
-    expected = step(model, images, plan)
-    model.model.set_grad_checkpointing()
-    assert relative_difference(step(model, images, plan), expected) < 1e-12
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_autocast_trains(kind: str) -> None:
-    model = hiding(MODELS[kind]()).train()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = model(pictures(2), half_masked(2))
-    assert out.logits.dtype == torch.bfloat16
-    out.logits.float().square().sum().backward()
-    assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
-
-
-def test_every_parameter_is_used_while_nothing_is_masked() -> None:
-    """DDP waits for the gradient of every parameter, also in a step without a jigsaw."""
-    model = hiding(MODELS["rotations and table"](), unknown_rotation="learned").train()
-    model(pictures(2), mjp.identity_plan(2, (4, 4))).logits.sum().backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 def test_a_model_with_learned_angles_survives_saving(tmp_path: Any) -> None:
@@ -226,13 +135,13 @@ def test_a_preset_keeps_hiding_and_loses_what_needs_a_table() -> None:
     with pytest.warns(
         UserWarning, match=r"Eva: its positions are rotations, with no table to localise; .*\(DAL\) is off"
     ):
-        model = mjp.MJP(rotary(), "private")
+        model = mjp.MJP(small(), "private")
     assert (model.config.position, model.config.localize, model.config.ratio) == ("unknown", "none", 0.27)
     assert model.hides_positions
 
 
 def test_a_preset_is_complete_where_there_is_a_table() -> None:
-    network = MODELS["rotations and table"]()
+    network = ROTARY["rotations and table"]()
     assert fit_config(mjp.preset("private"), network) == mjp.preset("private")
     model = mjp.MJP(network, "private").train()
     out = model(pictures(2), half_masked(2))
@@ -254,7 +163,7 @@ def test_a_preset_is_complete_where_there_is_a_table() -> None:
 )
 def test_what_rotations_cannot_carry_is_refused(config: mjp.MJPConfig, reason: str) -> None:
     with pytest.raises(mjp.InputError, match=reason):
-        mjp.MJP(rotary(), config)
+        mjp.MJP(small(), config)
 
 
 def test_an_unknown_rotation_is_for_rotary_models() -> None:

@@ -51,12 +51,25 @@ class TokenParts(NamedTuple):
     hidden: Tensor  # (B, N) bool: True where the position was hidden
 
 
+class View:
+    """A module with some of its attributes replaced, as `self` of one call of its class's forward.
+
+    So timm's own code runs without a part of the model, and the model stays as it is.
+    """
+
+    def __init__(self, module: nn.Module, **replaced: Any) -> None:
+        self.__dict__.update(replaced, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
 class Adapter(Protocol):
     """A model family. Positions of any kind go through `forward_features`, which sees which slots are hidden.
 
     A family with a learned absolute table returns it from `stored_table` and `position_table`; localization and the
-    study of positions read it there. Positions of other kinds (rotary) are hidden in the blocks, by `positions.mask`;
-    a model that has no others returns None from both.
+    study of positions read it there. Positions of other kinds (rotary, relative) are hidden in the blocks, by
+    `positions.mask`; a model that has no others returns None from both.
     """
 
     handles: ClassVar[tuple[type[nn.Module], ...]]
@@ -84,6 +97,13 @@ class Adapter(Protocol):
     @classmethod
     def rotation_angles(cls, model: Any) -> int:
         """How many angles a rotation of a patch has, the same in every head and block; 0 without rotary positions."""
+
+    @classmethod
+    def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
+        """What hidden patches start with in place of relative biases, (tables, 3, H): zeros, or the mean of a table.
+
+        The three are those of `positions.hide_biases`. None without relative positions.
+        """
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         """Rows and columns of jigsaw pieces in (B, C, H, W) images; refuses sizes that the model cannot take."""

@@ -77,6 +77,7 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
         self.index: nn.Parameter | None = None
         self.unknown: nn.Parameter | None = None
         self.rotation: nn.Parameter | None = None
+        self.biases: nn.Parameter | None = None
         self.localizer: Localizer | None = None
         self.table_grid = self.adapter.token_grid(model)  # of the tables that belong to the wrapper
         self._erasing: RemovableHandle | None = None
@@ -86,10 +87,13 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
             self._warn_if_nothing_moves((self.table_grid[0] // rows, self.table_grid[1] // columns))
 
     def _add_parameters(self) -> None:
-        """What the configuration adds to a model: angles for rotary positions, and more for an absolute table."""
+        """What the configuration adds to a model: angles, biases, and more for an absolute table."""
+        weight = next(self.model.parameters())
         if self.config.unknown_rotation == "learned":  # zero: the identity
-            weight = next(self.model.parameters())
             self.rotation = nn.Parameter(weight.new_zeros(self.adapter.rotation_angles(self.model)))
+        biases = self.adapter.new_biases(self.model, mean=self.config.unknown_init == "mean")
+        if biases is not None and self.config.position == "unknown":
+            self.biases = nn.Parameter(biases)
         table = self.adapter.position_table(self.model, None, self.pos_embed)
         if table is None:
             return
@@ -264,7 +268,7 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
 
     def _positions(self, plan: Plan) -> Positions:
         mask = token_mask(plan, self.adapter.tokens_per_cell) if self.hides_positions else None
-        return Positions(self.position_table(plan.grid), self.unknown, mask, self.rotation)
+        return Positions(self.position_table(plan.grid), self.unknown, mask, self.rotation, self.biases)
 
     def _localization(self, table: Tensor | None, plan: Plan) -> Tensor | None:
         if self.localizer is None or table is None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_max_pool2d
+from torch.nn.functional import adaptive_max_pool2d, pad
 
 from mjp.method.plan import Plan
 
@@ -16,6 +16,7 @@ class Positions(NamedTuple):
     unknown: Tensor | None  # (D,) E_unk, which takes the place of hidden rows of the table
     mask: Tensor | None  # (B or 1, N) bool, True = hidden; None: every slot keeps its position
     rotation: Tensor | None = None  # (d/2,) learned angles of hidden slots in rotary models; None: they are not turned
+    biases: Tensor | None = None  # (tables, 3, H) biases of hidden slots in models with relative positions
 
     def absolute(self) -> Tensor | None:
         """The table with its hidden rows replaced, (B or 1, N, D)."""
@@ -30,6 +31,26 @@ def hide_positions(table: Tensor, unknown: Tensor, mask: Tensor) -> Tensor:
     torch.where and not arithmetic: a masked row of the table gets a gradient of exactly zero.
     """
     return torch.where(mask.unsqueeze(-1), unknown, table)
+
+
+def hide_biases(bias: Tensor, unknown: Tensor, mask: Tensor, prefix: int) -> Tensor:
+    """Biases between tokens, with one number per head wherever a hidden patch is concerned.
+
+    Args:
+        bias: (1, H, T, T) from tokens (rows) to tokens (columns); T = prefix + N.
+        unknown: (3, H) between hidden patches, from hidden to visible ones, and from visible to hidden ones.
+        mask: (B, N) bool, True = hidden.
+        prefix: How many tokens stand before the patches; their biases stay, they are the same for all patches.
+
+    Returns:
+        (B, H, T, T).
+    """
+    mask = pad(mask, (prefix, 0))
+    patch = pad(torch.ones_like(mask[:1, prefix:]), (prefix, 0))  # (1, T)
+    rows, columns = mask[:, None, :, None], mask[:, None, None, :]
+    between, outward, inward = unknown[:, :, None, None]  # (H, 1, 1)
+    shared = torch.where(rows & columns, between, torch.where(rows, outward, inward))
+    return torch.where((rows | columns) & patch[:, None, :, None] & patch[:, None, None, :], shared, bias)
 
 
 def token_mask(plan: Plan, tokens_per_cell: tuple[int, int]) -> Tensor:

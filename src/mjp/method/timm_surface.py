@@ -74,8 +74,9 @@ class TimmSurface(nn.Module):
         timm_names = cast(Any, getattr(self.model, "no_weight_decay", set))()
         names = {f"{PREFIX}{name}" for name in timm_names}
         parameters = {name for name, _ in self.named_parameters()}
+        names |= {"rotation", "biases"}
         if "pos_embed" in timm_names or "pos_embed" in parameters:
-            names |= {"unknown", "index", "pos_embed", "rotation"}
+            names |= {"unknown", "index", "pos_embed"}
         return names & parameters
 
     @property

@@ -65,6 +65,10 @@ class Pixels:
     def rotation_angles(cls, model: Any) -> int:
         return 0
 
+    @classmethod
+    def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
+        return None
+
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         return image_grid(images, self.cell)
 

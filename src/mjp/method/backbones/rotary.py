@@ -12,8 +12,8 @@ from timm.layers import apply_keep_indices_nlc
 from timm.models import Eva, checkpoint
 from torch import Tensor, nn
 
-from mjp.method.adapter import NO_LOCALIZATION, Obstacle, TokenParts, token_parts
-from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles
+from mjp.method.adapter import Obstacle, TokenParts, token_parts
+from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles, tableless_obstacles
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
 from mjp.method.positions import Positions
@@ -34,7 +34,7 @@ class Rotary(ViT):
         obstacles += patch_obstacles(model, config)
         obstacles += position_obstacles(model, config, hides=("pos_embed", "rope"))
         if model.rope is not None:
-            obstacles += _rotation_obstacles(model, config)
+            obstacles += tableless_obstacles(model, config, "rotations")
         if config.ape:
             obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         return obstacles
@@ -68,18 +68,6 @@ class Rotary(ViT):
         return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.cls_token is not None)
 
 
-def _rotation_obstacles(model: Any, config: MJPConfig) -> list[Obstacle]:
-    """What means nothing to rotations, or to a model whose positions are all rotations."""
-    obstacles = []
-    if config.position == "none":
-        obstacles.append(Obstacle("position='none' erases a table, not rotations: position='unknown' hides them"))
-    if model.pos_embed is None and config.position == "index":
-        obstacles.append(Obstacle("its positions are rotations, with no table to add an index embedding to"))
-    if model.pos_embed is None and config.localize != "none":
-        obstacles.append(Obstacle("its positions are rotations, with no table to localise", NO_LOCALIZATION))
-    return obstacles
-
-
 def _rotations(
     model: Any, grid: tuple[int, int], positions: Positions, remaining: Tensor | None, batch: int
 ) -> Iterator[Tensor | None]:
@@ -89,31 +77,29 @@ def _rotations(
         yield from [None] * depth
         return
     table = model.rope.get_embed(shape=grid) if model.dynamic_img_size else model.rope.get_embed()
-    hidden = None if positions.mask is None else (positions.mask, _unknown_rotation(model, table, positions.rotation))
     if model.rope_mixed:  # (depth, H, N, 2d): one block at a time, since all of them per image would not fit
-        yield from (_rotation(block_table, hidden, remaining, batch) for block_table in table)
+        yield from (_without_dropped(hide_rotations(model, part, positions), remaining, batch) for part in table)
     else:
-        yield from [_rotation(table, hidden, remaining, batch)] * depth
+        yield from [_without_dropped(hide_rotations(model, table, positions), remaining, batch)] * depth
 
 
-def _rotation(table: Tensor, hidden: tuple[Tensor, Tensor] | None, remaining: Tensor | None, batch: int) -> Tensor:
-    """A table, (N, 2d) or (H, N, 2d), with the unknown rotation at masked slots, and without dropped patches."""
-    if hidden is not None:
-        mask, unknown = hidden
-        table = torch.where(mask[:, None, :, None], unknown, table)  # (B or 1, 1 or H, N, 2d)
-    if remaining is not None:
-        table = table.unsqueeze(0) if table.ndim == 2 else table
-        table = table.expand(batch, *table.shape[-3:])
-        table = apply_keep_indices_nlc(table, table, remaining, pos_embed_has_batch=True)
-    return table
-
-
-def _unknown_rotation(model: Any, table: Tensor, angles: Tensor | None) -> Tensor:
-    """The rotation that all masked slots share, (2d,): by the learned angles, (d/2,), or the identity."""
-    if angles is None:
-        angles = table.new_zeros(table.shape[-1] // 4)
+def hide_rotations(model: Any, table: Tensor, positions: Positions) -> Tensor:
+    """A table, (N, 2d) or (H, N, 2d), with one rotation for all masked slots: (B or 1, 1 or H, N, 2d)."""
+    if positions.mask is None:
+        return table
+    angles = table.new_zeros(table.shape[-1] // 4) if positions.rotation is None else positions.rotation
     angles = angles.tile(2) if model.blocks[0].attn.rotate_half else angles.repeat_interleave(2)
-    return torch.cat([angles.sin(), angles.cos()]).to(table.dtype)
+    unknown = torch.cat([angles.sin(), angles.cos()]).to(table.dtype)  # (2d,); the identity for angles of zero
+    return torch.where(positions.mask[:, None, :, None], unknown, table)
+
+
+def _without_dropped(table: Tensor, remaining: Tensor | None, batch: int) -> Tensor:
+    """The rotations of the patches that patch dropout leaves."""
+    if remaining is None:
+        return table
+    table = table.unsqueeze(0) if table.ndim == 2 else table
+    table = table.expand(batch, *table.shape[-3:])
+    return apply_keep_indices_nlc(table, table, remaining, pos_embed_has_batch=True)
 
 
 ADAPTER = Rotary

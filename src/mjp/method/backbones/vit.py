@@ -1,5 +1,7 @@
 """ViT and its distilled sister: tokens are shuffled between patch embedding and position embedding."""
 
+import math
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +16,7 @@ from mjp.common.errors import InputError
 from mjp.method.adapter import (
     JIGSAW_ALONE,
     JIGSAW_ONLY,
+    NO_LOCALIZATION,
     NO_POSITIONS,
     Obstacle,
     TokenParts,
@@ -63,10 +66,14 @@ class ViT:
     def rotation_angles(cls, model: Any) -> int:
         return 0
 
+    @classmethod
+    def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
+        return None
+
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         grid = image_grid(_padded(model, images), self.cell)
         model_grid = tuple(model.patch_embed.grid_size)
-        if grid != model_grid and not model.dynamic_img_size:
+        if grid != model_grid and not getattr(model, "dynamic_img_size", not model.patch_embed.strict_img_size):
             raise InputError(
                 f"images of {tuple(images.shape[-2:])} give a grid of {grid}, the model was built for {model_grid}: "
                 "resize the images, call model.set_input_size(img_size), or create it with dynamic_img_size=True"
@@ -74,20 +81,20 @@ class ViT:
         return grid
 
     def stored_table(self, model: Any) -> Tensor | None:
-        table: Tensor | None = model.pos_embed
-        return table
+        return _table(model)
 
     def new_table(self, model: Any) -> Tensor:
         raise no_table(model)
 
     def token_grid(self, model: Any) -> tuple[int, int] | None:
         rows, columns = model.patch_embed.grid_size
-        return None if model.pos_embed is None else (rows, columns)
+        return None if _table(model) is None else (rows, columns)
 
     def position_table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None:
-        if model.pos_embed is None:
+        table = _table(model)
+        if table is None:
             return None
-        patches = model.pos_embed[:, _prefix_rows(model) :]
+        patches = table[:, _prefix_rows(model, table) :]
         return resample_table(patches if extra is None else patches + extra, grid, model.patch_embed.grid_size)
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
@@ -123,9 +130,12 @@ def patch_obstacles(model: Any, config: MJPConfig) -> list[Obstacle]:
 
 
 def position_obstacles(model: Any, config: MJPConfig, *, hides: tuple[str, ...]) -> list[Obstacle]:
-    """What is in the way when a model has positions beside those that its adapter hides, or none at all."""
+    """What is in the way when a model has positions beside those that its adapter hides, or none at all.
+
+    `hides` are patterns for the names of the parts that hold positions.
+    """
     parts = position_parts(model)
-    others = {name: kind for name, kind in parts.items() if name.split(".")[0] not in hides}
+    others = {name: kind for name, kind in parts.items() if not any(re.fullmatch(hidden, name) for hidden in hides)}
     if not config.touches_positions:
         return []
     if others:
@@ -133,14 +143,33 @@ def position_obstacles(model: Any, config: MJPConfig, *, hides: tuple[str, ...])
     return [Obstacle(NO_POSITIONS, JIGSAW_ALONE)] if config.needs_positions and not parts else []
 
 
+def tableless_obstacles(model: Any, config: MJPConfig, kind: str) -> list[Obstacle]:
+    """What means nothing to positions of this kind, or to a model that has no others."""
+    obstacles = []
+    if config.position == "none":
+        obstacles.append(Obstacle(f"position='none' erases a table, not {kind}: position='unknown' hides them"))
+    if _table(model) is not None:
+        return obstacles
+    if config.position == "index":
+        obstacles.append(Obstacle(f"its positions are {kind}, with no table to add an index embedding to"))
+    if config.localize != "none":
+        obstacles.append(Obstacle(f"its positions are {kind}, with no table to localise", NO_LOCALIZATION))
+    return obstacles
+
+
 def embedded_tokens(model: Any, images: Tensor, plan: Plan, positions: Tensor | None, cell: tuple[int, int]) -> Tensor:
     """Patches embedded, shuffled, with their positions and behind the prefix tokens, (B, K + N, D)."""
+    return _with_prefix(model, patch_tokens(model, images, plan, cell), positions)
+
+
+def patch_tokens(model: Any, images: Tensor, plan: Plan, cell: tuple[int, int]) -> Tensor:
+    """Patches embedded and shuffled, (B, N, D)."""
     images = _padded(model, images)
     if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
         images = shuffle_image(images, plan, cell)
         plan = identity_plan(len(images), plan.grid, device=images.device)
     tokens = model.patch_embed(images)  # (B, N, D), or (B, h, w, D) when the size is dynamic
-    return _with_prefix(model, shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0), positions)
+    return shuffle_tokens(tokens.flatten(1, -2), plan, prefix=0)
 
 
 def _padded(model: Any, images: Tensor) -> Tensor:
@@ -151,9 +180,14 @@ def _padded(model: Any, images: Tensor) -> Tensor:
     return pad(images, (0, -images.shape[3] % width, 0, -images.shape[2] % height))
 
 
-def _prefix_rows(model: Any) -> int:
-    """How many rows of timm's position table belong to prefix tokens."""
-    return 0 if model.no_embed_class else int(model.num_prefix_tokens)
+def _table(model: Any) -> Tensor | None:
+    table: Tensor | None = getattr(model, "pos_embed", None)
+    return table
+
+
+def _prefix_rows(model: Any, table: Tensor) -> int:
+    """How many rows of timm's position table, (1, K + N, D), belong to prefix tokens."""
+    return int(table.shape[1] - math.prod(model.patch_embed.grid_size))
 
 
 def _with_prefix(model: Any, tokens: Tensor, positions: Tensor | None) -> Tensor:
@@ -164,8 +198,10 @@ def _with_prefix(model: Any, tokens: Tensor, positions: Tensor | None) -> Tensor
         tokens = tokens + positions
     if prefix:
         first = torch.cat(prefix, 1)  # (1, prefix, D)
-        if positions is not None and not model.no_embed_class:
-            first = first + model.pos_embed[:, : _prefix_rows(model)]
+        table = _table(model)
+        rows = 0 if table is None else _prefix_rows(model, table)
+        if positions is not None and table is not None and rows:
+            first = first + table[:, :rows]
         tokens = torch.cat([first.expand(len(tokens), -1, -1), tokens], 1)
     return tokens
 
