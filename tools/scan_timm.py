@@ -20,6 +20,7 @@ import timm
 import torch
 from torch import nn
 
+from mjp.method.adapter import JIGSAW_ONLY
 from mjp.method.backbones import adapter_for, fit_config, obstacles_of
 
 HIDDEN, JIGSAW, REFUSED = "hidden", "jigsaw only", "refused"
@@ -58,7 +59,8 @@ def judge(model: nn.Module) -> Verdict:
         config = fit_config(private, model)
     lost = "; ".join(str(warning.message).removeprefix(f"{kind}: ") for warning in caught)
     if obstacles := obstacles_of(model, config):
-        return Verdict(kind, REFUSED, LAST_NAME.sub(r"(\1)", obstacles[0].reason.split(": ")[0]))
+        reason = obstacles[0].reason.removesuffix(f"; {JIGSAW_ONLY}").removesuffix(f": {JIGSAW_ONLY}")
+        return Verdict(kind, REFUSED, LAST_NAME.sub(r"(\1)", reason.split(": ")[0]))
     if config.position == "unknown" and adapter_for(model, config).exchangeable:
         return Verdict(kind, HIDDEN, lost)
     return Verdict(kind, JIGSAW, lost)

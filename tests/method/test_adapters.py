@@ -188,7 +188,7 @@ def test_whatever_has_its_own_positions_takes_the_jigsaw_alone(name: str, argume
     shuffled = mjp.shuffle_image(images, plan, model.adapter.cell)
     assert torch.allclose(model(images, plan).logits, network(shuffled), atol=1e-5)
     for variant in ("B", "G"):  # neither erased nor hidden in silence
-        with pytest.raises(mjp.InputError, match=r"their places cannot be hidden|how ConVit uses them is not known"):
+        with pytest.raises(mjp.InputError, match=r"their places cannot be hidden|in a way that no adapter hides"):
             mjp.MJP(network, mjp.variant(variant))
 
 

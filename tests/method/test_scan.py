@@ -19,6 +19,7 @@ PAGE = (ROOT / "docs" / "models.md").read_text()
 
 NO_TABLE = "its positions are rotations, with no table to localise; the localization loss (DAL) is off"
 NO_POSITIONS = "it has no position embeddings to hide or localise; only the jigsaw is left"
+CONVOLUTIONS = "and its convolutions look across patches"
 SAMPLE = {
     "deit_tiny_patch16_224": ("hidden", ""),
     "flexivit_small": ("hidden", ""),
@@ -29,23 +30,31 @@ SAMPLE = {
     "resnet18": ("jigsaw only", NO_POSITIONS),
     "mixer_s32_224": ("jigsaw only", NO_POSITIONS),
     "swin_tiny_patch4_window7_224": ("jigsaw only", "its positions are relative biases in every attention layer"),
-    "naflexvit_base_patch16_gap": ("refused", "absolute positions (pos_embed)"),
-    "crossvit_9_240": ("refused", "absolute positions (pos_embed_0)"),
-    "tnt_s_legacy_patch16_224": ("refused", "absolute positions (patch_pos)"),
-    "nest_tiny": ("refused", "absolute positions (pos_embed)"),
-    "visformer_tiny": ("refused", "absolute positions (pos_embed1)"),
-    "cait_xxs24_224": ("refused", "absolute positions (pos_embed)"),
-    "xcit_nano_12_p16_224": ("refused", "absolute positions (pos_embed)"),
+    "naflexvit_base_patch16_gap": ("hidden", ""),
+    "naflexvit_base_patch16_parfac_gap": ("hidden", ""),
+    "cait_xxs24_224": ("hidden", ""),
+    "beit_base_patch16_224": ("hidden", NO_TABLE.replace("rotations", "relative biases")),
+    "vit_relpos_small_patch16_224": ("hidden", NO_TABLE.replace("rotations", "relative biases")),
+    "vit_srelpos_small_patch16_224": ("hidden", NO_TABLE.replace("rotations", "relative biases")),
+    "deepseek_vit_412m": ("hidden", NO_TABLE),
+    "qwen3_vit_88m": ("hidden", ""),
+    "qwen3_vit_88m_merge": ("refused", "its projector joins neighbouring patches"),
+    "qwen3_vit_88m_enc": ("refused", "it gives tokens to a language model and no logits"),
+    "crossvit_9_240": ("refused", "absolute positions (pos_embed_0), and it sees pictures on two grids"),
+    "convit_tiny": ("refused", "its gated attention mixes them with content"),
+    "swinv2_cr_tiny_224": ("refused", "its windows see which patches are neighbours"),
+    "tnt_s_legacy_patch16_224": ("refused", f"absolute positions (patch_pos), {CONVOLUTIONS}"),
+    "nest_tiny": ("refused", f"absolute positions (pos_embed), {CONVOLUTIONS}"),
+    "visformer_tiny": ("refused", f"absolute positions (pos_embed1), {CONVOLUTIONS}"),
+    "xcit_nano_12_p16_224": ("refused", f"absolute positions (pos_embed), {CONVOLUTIONS}"),
     "vit_tiny_r_s16_p8_224": ("refused", "its patches overlap or pass a convolutional stem"),
-    "beit_base_patch16_224": ("refused", "relative position biases (relative_position_bias_table)"),
-    "vit_relpos_small_patch16_224": ("refused", "relative position biases"),
     "mvitv2_tiny": ("refused", "relative position biases"),
-    "hiera_tiny_224": ("refused", "absolute positions (pos_embed)"),
+    "hiera_tiny_224": ("refused", f"absolute positions (pos_embed), {CONVOLUTIONS}"),
     "levit_128s": ("refused", "relative position biases"),
     "botnet26t_256": ("refused", "relative position biases"),
     "resnet50_clip": ("refused", "absolute positions (pos_embed)"),
     "twins_svt_small": ("refused", "convolutions that encode positions (pos_block)"),
-    "deepseek_vit_412m": ("refused", "rotary positions"),
+    "gemma4_vit_167m": ("refused", "how Gemma4VitClassifier uses them is not known"),
 }
 
 

@@ -40,6 +40,16 @@ def position_parts(model: nn.Module) -> dict[str, str]:
     return parts
 
 
+def has_overlapping_convolution(model: nn.Module) -> bool:
+    """Whether the windows of any convolution overlap: behind it, patches know their neighbours."""
+    return any(
+        kernel > stride
+        for module in model.modules()
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        for kernel, stride in zip(module.kernel_size, module.stride, strict=True)
+    )
+
+
 def described(parts: dict[str, str]) -> str:
     """The kinds among the parts, each with the first part that shows it."""
     first: dict[str, str] = {}

@@ -21,10 +21,17 @@ from mjp.method.adapter import (
 )
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
-from mjp.method.position_parts import described, position_parts
+from mjp.method.position_parts import described, has_overlapping_convolution, position_parts
 from mjp.method.positions import Positions
 from mjp.method.shuffle import shuffle_image
 from mjp.pictures.patches import image_grid
+
+ENCODERS = ("DeepseekVitEncoder", "Gemma4VitEncoder", "Qwen3VitEncoder")
+REASONS = {  # of models without overlapping convolutions, by class
+    "ConVit": "its gated attention mixes them with content in a way that no adapter hides",
+    "CrossVit": "it sees pictures on two grids, one of a resized picture, whose patches cannot move together",
+    "SwinTransformerV2Cr": "its windows see which patches are neighbours, so hiding them would not hide their order",
+}
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,11 @@ class Pixels:
         obstacles = []
         if not (hasattr(model, "forward_features") and hasattr(model, "forward_head")):
             obstacles.append(Obstacle("it has no forward_features and forward_head: wrap a timm image classifier"))
+        if type(model).__name__ in ENCODERS:
+            obstacles.append(Obstacle("it gives tokens to a language model and no logits: use timm's classifier of it"))
         parts = position_parts(model) if config.touches_positions else {}
         if parts:
-            reason = f"it has {described(parts)}, and how {type(model).__name__} uses them is not known"
-            obstacles.append(Obstacle(f"{reason}: it needs its own adapter; {JIGSAW_ONLY}"))
+            obstacles.append(Obstacle(f"it has {described(parts)}, {_why_not_hidden(model)}; {JIGSAW_ONLY}"))
         elif config.needs_positions:
             obstacles.append(Obstacle(NO_POSITIONS, JIGSAW_ALONE))
         if config.ape:
@@ -107,6 +115,14 @@ class Pixels:
             )
         class_token = prefix > 0 and getattr(model, "cls_token", None) is not None
         return token_parts(patches, features[:, :prefix], class_token=class_token)
+
+
+def _why_not_hidden(model: nn.Module) -> str:
+    """Why positions stay visible in a model that no adapter of its own handles."""
+    if has_overlapping_convolution(model):
+        return "and its convolutions look across patches, so hiding positions would not hide the order of patches"
+    kind = type(model).__name__
+    return f"and {REASONS.get(kind, f'how {kind} uses them is not known: it needs its own adapter')}"
 
 
 def _first_stride(model: Any) -> int:
