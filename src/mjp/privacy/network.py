@@ -4,6 +4,7 @@ import copy
 
 from torch import nn
 
+from mjp.method.backbones import fit_config
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy.combination import Combination
@@ -14,7 +15,8 @@ def shared_network(model: MJP, defence: Combination) -> MJP:
     config = defence.config(model.config)
     if config == model.config:
         return copy.deepcopy(model).eval()
-    wrapped = MJP(copy.deepcopy(model.unwrap()), config).eval()
+    bare = copy.deepcopy(model.unwrap())
+    wrapped = MJP(bare, fit_config(config, bare)).eval()  # rotary models have nothing to localise
     if model.unknown is not None and wrapped.unknown is not None:  # trained with MJP: its E_unk and head come along
         wrapped.load_state_dict({**wrapped.state_dict(), **model.state_dict()})
     return wrapped.to(next(model.parameters()))

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from timm.models import VisionTransformer
+from timm.models import Eva, VisionTransformer
 from torch import Tensor
 
 from mjp.common.errors import InputError
@@ -61,8 +61,8 @@ class View:
     """Everything an attack may use. The client's pictures, labels and plan are not in here and cannot be reached."""
 
     def __init__(self, update: Update, model: MJP, prior: Prior, effort: Effort | None = None) -> None:
-        if not isinstance(model.model, VisionTransformer):
-            raise Refused(f"the attacks know timm's ViT and DeiT, not {type(model.model).__name__}")
+        if not isinstance(model.model, VisionTransformer | Eva):
+            raise Refused(f"the attacks know timm's ViT, DeiT and Eva, not {type(model.model).__name__}")
         parse(update.info.defence)  # a meaningless text is refused here, not by some attack
         self.model = model
         self.info = update.info
