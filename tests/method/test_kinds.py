@@ -247,7 +247,7 @@ def test_what_a_kind_cannot_carry_is_refused(kind: str, config: mjp.MJPConfig, r
 
 @pytest.mark.parametrize("name", ["deepseek_vit_412m_align", "qwen3_vit_88m_merge"])
 def test_a_projector_that_joins_neighbours_is_refused(name: str) -> None:
-    arguments = {"depth": 1, "embed_dim": 48, "num_heads": 3, "out_features": 8}
+    arguments: dict[str, Any] = {"depth": 1, "embed_dim": 48, "num_heads": 3, "out_features": 8}
     with pytest.raises(mjp.InputError, match="joins neighbouring patches and so sees their order"):
         mjp.MJP(timm.create_model(name, **arguments), "private")
 

@@ -1,7 +1,7 @@
 """CaiT: a ViT whose table has no row for the class token, which joins behind the blocks of the patches."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from timm.models import Cait, checkpoint_seq
@@ -33,7 +33,8 @@ class CaiT(ViT):
         return obstacles
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
-        patches = model.pos_drop(patch_tokens(model, images, plan, self.cell) + positions.absolute())
+        table = cast(Tensor, positions.absolute())
+        patches = model.pos_drop(patch_tokens(model, images, plan, self.cell) + table)
         patches = checkpoint_seq(model.blocks, patches) if model.grad_checkpointing else model.blocks(patches)
         summary = model.cls_token.expand(len(patches), -1, -1)
         for block in model.blocks_token_only:

@@ -5,11 +5,11 @@ Without a position table nothing in the first layer tells patches apart, so the 
     ∂L/∂W = Gᵀ X and ∂L/∂b = Gᵀ 1      X = Z Q, Q the row space of ∂L/∂W;  Z c = 1, c from ∂L/∂b
     so all patches are in one affine subspace of N − 1 dimensions, their hull, whatever the mask
 
-Pixels are whole numbers: the integer points of the hull that could be patches are a short list (server/integers.py). The
-first LayerNorm divides by a deviation that is not linear, so of all points in the hull only true patches have their
-normalised token, with a 1 behind it, in the row space of [∂L/∂W_qkv, ∂L/∂b_qkv]: the set is known exactly. Its order is
-not in the gradient where MJP hides it. Borders tell it (server/puzzle_solver.py); where nothing is shuffled, the
-gradient of the whole picture confirms it and swaps improve it.
+Pixels are whole numbers: the integer points of the hull that could be patches are a short list (server/integers.py).
+The first LayerNorm divides by a deviation, which is not linear: in the row space of [∂L/∂W_qkv, ∂L/∂b_qkv] are the
+normalised tokens of true patches (with a 1 behind them), and of no other point of the hull. As far as rounding lets the
+two be told apart, the set is exact. Its order is not in the gradient where MJP hides it: borders tell it
+(server/puzzle_solver.py), and where nothing is shuffled, swaps that bring the gradient of the picture nearer.
 """
 
 from functools import reduce
