@@ -20,8 +20,9 @@ from mjp.common.progress import Progress
 from mjp.common.results import Results, write_results
 from mjp.common.runs.lock import hold_folder
 from mjp.common.secret_key import SecretKey
+from mjp.common.weights import read_tensors
 from mjp.evaluation.batches import find_pictures
-from mjp.models import Subject, find_model
+from mjp.models import Subject
 from mjp.pictures.sets import Pictures
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.audit.cells import Cells, Key
@@ -35,6 +36,7 @@ from mjp.privacy.audit.usefulness import measure, usefulness
 from mjp.privacy.audit.verdicts import verdict_lines, verdict_on
 from mjp.privacy.combination import parse
 from mjp.privacy.examine.pictures import examine
+from mjp.privacy.examine.subject import public_model
 from mjp.privacy.lpips import find_lpips
 from mjp.privacy.metrics import Perceptual
 from mjp.privacy.samples import sample_pictures, spread_numbers
@@ -76,7 +78,8 @@ def audit(settings: AuditSettings, out: Path, options: Any) -> Results:
 
 
 def _target(settings: AuditSettings, name: str, source: Pictures) -> Target:
-    subject = find_model(name, random_weights=None if settings.pretrained else settings.seed)
+    weights = None if settings.weights is None else read_tensors(settings.weights)
+    subject = public_model(name, weights=weights, seed=None if settings.pretrained else settings.seed)
     numbers = spread_numbers(len(source), settings.pictures)
     labels = torch.tensor([source.labels[number] for number in numbers])
     classes = int(getattr(subject.model.model, "num_classes", 1))

@@ -37,6 +37,8 @@ class AuditSettings:
     """Pictures on which accuracy and consistency are measured; 0 leaves them out (untrained models)."""
     pretrained: bool = False
     """Load the pretrained weights of timm:NAME."""
+    weights: Path | None = None
+    """File with the weights of the model, if there is one model: safetensors, .pt or .pth."""
     dtype: Literal["float32", "float64"] = "float32"
     """Precision of the client's gradients."""
     lpips: Path | None = None
@@ -60,6 +62,8 @@ class AuditSettings:
             parse(text).check_installed()
         if not self.models or not self.defences or not self.attacks or self.pictures < 1:
             raise InputError("an audit needs at least one model, one defence, one attack and one picture")
+        if self.weights is not None and (self.pretrained or len(self.models) != 1):
+            raise InputError("--weights are those of a single model, and not of --pretrained: name one model")
         whole("--accuracy", self.accuracy)
         whole("--seed", self.seed, most=2**53)  # the number of a batch is added to it
         whole("--steps", self.steps, least=1)
