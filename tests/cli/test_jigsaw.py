@@ -16,6 +16,8 @@ def test_jigsaw_writes_a_picture_and_figures_that_hold(tmp_path: Path, capsys: p
     assert figures["off_difference"] == figures["inverse_difference"] == 0
     assert figures["path_difference"] < 1e-5
     assert figures["order_in_gradient"] < 1e-5 < 1e-4 < figures["order_in_gradient_without_unknown"]
+    assert figures["order_in_gradient_drop_path"] < 1e-5  # no single token is dropped
+    assert all(figures[f"order_in_gradient_{name}"] > 1e-4 for name in ("bf16", "proj_drop", "pos_drop"))
     with Image.open(tmp_path / "out" / "jigsaw.png") as sheet:
         assert sheet.width > 6 * 224
     assert capsys.readouterr().out.strip().endswith(str(tmp_path / "out" / "results.json"))

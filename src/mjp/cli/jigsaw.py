@@ -1,7 +1,7 @@
 """See what MJP does to a picture, and check its guarantees on a real network, in seconds and without a download.
 
 Writes jigsaw.png (what is masked and what the network receives, for several mask ratios γ) and results.json (six
-guarantees, measured here and now on a randomly initialised model).
+guarantees, and four settings that limit one of them, measured here and now on a randomly initialised model).
 """
 
 from dataclasses import dataclass

@@ -31,11 +31,11 @@ def measure_guarantees(model: MJP, picture: Tensor, *, seed: int) -> dict[str, G
         "inverse_difference": Guarantee(inverse, "largest difference after shuffle and inverse"),
         "path_difference": Guarantee(paths, "relative difference, shuffled tokens to embedded shuffled pixels"),
         "order_in_gradient": Guarantee(
-            _gradient_change(model, picture, plan, reordered),
+            gradient_change(model, picture, plan, reordered),
             "relative change of the gradient when masked patches change order, with E_unk",
         ),
         "order_in_gradient_without_unknown": Guarantee(
-            _gradient_change(keeping, picture, plan, reordered),
+            gradient_change(keeping, picture, plan, reordered),
             "the same without E_unk (positions kept): the order is in the gradient",
         ),
     }
@@ -54,12 +54,14 @@ def _differences(model: MJP, picture: Tensor, plan: Plan) -> tuple[float, float,
     return off, (restored - picture).abs().max().item(), _relative(tokens, pixels)
 
 
-def _gradient_change(model: nn.Module, picture: Tensor, plan: Plan, reordered: Plan) -> float:
-    return _relative(_gradient(model, picture, plan), _gradient(model, picture, reordered))
+def gradient_change(model: nn.Module, picture: Tensor, plan: Plan, reordered: Plan, *, seed: int = 0) -> float:
+    """The relative change of the gradient between two plans; whatever else is random is the same for both."""
+    return _relative(_gradient(model, picture, plan, seed), _gradient(model, picture, reordered, seed))
 
 
-def _gradient(model: nn.Module, picture: Tensor, plan: Plan) -> Tensor:
+def _gradient(model: nn.Module, picture: Tensor, plan: Plan, seed: int) -> Tensor:
     """The gradient of one training step, all parameters in one vector."""
+    torch.manual_seed(seed)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     loss = cross_entropy(model(picture, plan).logits, torch.tensor([0]))
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

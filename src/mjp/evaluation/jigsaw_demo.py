@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from mjp.common.errors import InputError
+from mjp.evaluation.guarantee_limits import measure_limits
 from mjp.evaluation.guarantees import Guarantee, measure_guarantees
 from mjp.evaluation.jigsaw_poster import draw_poster, original_side, tile_side
 from mjp.method.config import variant
@@ -31,7 +32,8 @@ def demonstrate(
     side = tile_side(model.grid(image))
     tile, original = _square(picture, side), _square(picture, original_side(side))
     poster = draw_poster(tile, original, model.grid(image), seed=seed)
-    return poster, measure_guarantees(model, image, seed=seed)
+    limits = measure_limits(model_name, config, image, seed=seed)
+    return poster, {**measure_guarantees(model, image, seed=seed), **limits}
 
 
 def _square(path: Path | None, side: int) -> Tensor:
