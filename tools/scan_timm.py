@@ -34,7 +34,7 @@ FILLS = ("uniform_", "normal_", "erfinv_", "clamp_", "fill_", "zero_", "copy_", 
 
 
 class Verdict(NamedTuple):
-    """What the preset `private` does with a model."""
+    """What the preset `paper-privacy` does with a model."""
 
     kind: str  # the model's class
     outcome: str
@@ -53,7 +53,7 @@ def judge(model: nn.Module) -> Verdict:
     kind = type(model).__name__
     if obstacles := obstacles_of(model, mjp.variant("E")):
         return Verdict(kind, REFUSED, f"also for the jigsaw alone: {obstacles[0].reason}")
-    private = mjp.preset("private")
+    private = mjp.preset("paper-privacy")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         config = fit_config(private, model)
@@ -74,7 +74,8 @@ def table(verdicts: dict[str, Verdict]) -> str:
     lines = [
         "# Models",
         "",
-        f"What preset `private` does with each of the {len(verdicts):,} image classifiers of timm {timm.__version__}.",
+        f"What preset `paper-privacy` does with each of the {len(verdicts):,} image classifiers of "
+        f"timm {timm.__version__}.",
         "This page is written by `tools/scan_timm.py`.",
     ]
     for outcome, meaning in MEANINGS.items():

@@ -35,7 +35,7 @@ def test_variant_is_its_row_of_the_ablation_table(name: str) -> None:
 
 def test_there_are_ten_variants_and_three_presets() -> None:
     assert list(VARIANTS) == list(TABLE)
-    assert list(PRESETS) == ["paper", "reference", "private"]
+    assert list(PRESETS) == ["paper", "reference", "paper-privacy", "private"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_there_are_ten_variants_and_three_presets() -> None:
         ("paper", {"localize_reduction": "sum"}),
         ("reference", {"sampler": "reference", "shared": True, "probability": 0.5, "start_epoch": 20, "ratio": 0.03}),
         ("reference", {"localize_reduction": "mean"}),
-        ("private", {"sampler": "blockwise", "shared": False, "probability": 1, "start_epoch": 0}),
+        ("paper-privacy", {"sampler": "blockwise", "shared": False, "probability": 1, "start_epoch": 0}),
     ],
 )
 def test_preset_says_when_and_how_the_jigsaw_is_active(name: str, fields: dict[str, Any]) -> None:
@@ -64,7 +64,12 @@ def test_default_is_the_paper() -> None:
 
 def test_fields_can_be_changed_by_name() -> None:
     assert mjp.variant("G", ratio=0.15) == dataclasses.replace(mjp.variant("G"), ratio=0.15)
-    assert mjp.preset("private", ratio=0.9).ratio == 0.9
+    assert mjp.preset("paper-privacy", ratio=0.9).ratio == 0.9
+
+
+def test_the_old_name_of_a_preset_still_loads_and_says_what_it_does_not_do() -> None:
+    with pytest.warns(FutureWarning, match="now called paper-privacy: the attacks of `mjp audit` recover pictures"):
+        assert mjp.preset("private") == mjp.preset("paper-privacy")
 
 
 def test_config_does_not_change_after_creation() -> None:
@@ -118,9 +123,9 @@ def test_unknown_variant_lists_the_choices() -> None:
 
 
 def test_unknown_preset_lists_the_choices() -> None:
-    with pytest.raises(mjp.InputError, match=r"unknown preset 'papre'.*paper, reference, private"):
+    with pytest.raises(mjp.InputError, match=r"unknown preset 'papre'.*paper, reference, paper-privacy"):
         mjp.preset("papre")
-    with pytest.raises(mjp.InputError, match=r"unknown preset 'papre'.*paper, reference, private"):
+    with pytest.raises(mjp.InputError, match=r"unknown preset 'papre'.*paper, reference, paper-privacy"):
         mjp.MJP(vit(), "papre")
 
 

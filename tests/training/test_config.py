@@ -134,7 +134,7 @@ def test_a_preset_is_chosen_by_name(option: str, name: str, tmp_path: Path) -> N
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        InputError, match=r"unknown preset 'papre': choose one of plain, A, .*J, paper, reference, private"
+        InputError, match=r"unknown preset 'papre': choose one of plain, A, .*J, paper, reference, paper-privacy"
     ):
         parsed("--preset", "papre")
 

@@ -16,7 +16,7 @@ from mjp.training.config import TrainConfig
 from mjp.training.engine import Run, train
 from training.runs import make_pictures, metrics, settings, started, weights
 
-SECRET = {"input_size": 32, "preset": "private"}
+SECRET = {"input_size": 32, "preset": "paper-privacy"}
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +105,12 @@ def test_a_key_in_the_folder_of_the_run_is_refused(data: Path, tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-def test_the_private_preset_has_a_key_without_being_asked(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("preset", ["paper-privacy", "private"])
+def test_the_preset_has_a_key_without_being_asked(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    run = started(settings(data, tmp_path / "run", **SECRET))
+    run = started(settings(data, tmp_path / "run", input_size=32, preset=preset))
     assert (tmp_path / "mjp/client.key").stat().st_mode & 0o777 == 0o600
     assert not same(run.jigsaws.draw(torch.zeros(8, 3, 32, 32), step=0), replayed(run, 0, 0))
 

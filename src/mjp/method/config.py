@@ -1,11 +1,12 @@
 """One dataclass that says what MJP does: it is the API, the command line, and what a checkpoint stores.
 
     variant("J")                the ten rows A–J of the paper's ablation table
-    preset("paper")             when and how often the jigsaw is active: paper, reference, private
+    preset("paper")             when and how often the jigsaw is active: paper, reference, paper-privacy
 
 No torch in here: the command line reads this file to print its help.
 """
 
+import warnings
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -159,9 +160,15 @@ PRESETS: dict[str, MJPConfig] = {
     "reference": replace(
         VARIANTS["J"], sampler="reference", shared=True, probability=0.5, start_epoch=20, localize_reduction="mean"
     ),
-    # for federated training: no step without protection, and the ratio of the paper's privacy experiment
-    "private": replace(VARIANTS["J"], ratio=0.27),
+    # the ratio of the paper's privacy experiment, in every step; what it does not protect: docs/privacy.md
+    "paper-privacy": replace(VARIANTS["J"], ratio=0.27),
 }
+PRESETS["private"] = PRESETS["paper-privacy"]
+OLD_NAMES = {
+    "private": "the preset private is now called paper-privacy: the attacks of `mjp audit` recover pictures from "
+    "updates made with it. What to do instead: docs/privacy.md"
+}
+PRESET_NAMES = tuple(name for name in PRESETS if name not in OLD_NAMES)
 
 
 def variant(name: str, **changes: Any) -> MJPConfig:
@@ -181,11 +188,14 @@ def preset(name: str, **changes: Any) -> MJPConfig:
 
     Args:
         name: "paper" (per image, every step), "reference" (the authors' code: one jigsaw per batch, half of the
-            batches, from epoch 20) or "private" (every step, with the ratio of the paper's privacy experiment).
-        changes: Fields of MJPConfig that get another value, as in `preset("private", ratio=0.9)`.
+            batches, from epoch 20) or "paper-privacy" (every step, with the ratio of the paper's privacy experiment).
+            "private" is an old name of the last one.
+        changes: Fields of MJPConfig that get another value, as in `preset("paper-privacy", ratio=0.9)`.
     """
     if name not in PRESETS:
-        raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
+        raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESET_NAMES)}")
+    if name in OLD_NAMES:
+        warnings.warn(OLD_NAMES[name], FutureWarning, stacklevel=2)
     return _changed(PRESETS[name], changes)
 
 

@@ -9,19 +9,19 @@ import tyro
 from mjp.common.errors import InputError
 from mjp.common.key_path import default_path
 from mjp.common.runs.recipe import load_recipe, value_of
-from mjp.method.config import PRESETS, VARIANTS, MJPConfig, preset, variant
+from mjp.method.config import PRESET_NAMES, PRESETS, VARIANTS, MJPConfig, preset, variant
 from mjp.training.config import TrainConfig
 
 
 def named_config(name: str) -> MJPConfig:
-    """plain, A–J, paper, reference or private."""
+    """plain, A–J, paper, reference or paper-privacy."""
     if name == "plain":
         return variant("A")
     if name in VARIANTS:
         return variant(name)
     if name in PRESETS:
         return preset(name)
-    raise InputError(f"unknown preset {name!r}: choose one of plain, {', '.join([*VARIANTS, *PRESETS])}")
+    raise InputError(f"unknown preset {name!r}: choose one of plain, {', '.join([*VARIANTS, *PRESET_NAMES])}")
 
 
 def config_from(values: dict[str, Any]) -> TrainConfig:
@@ -37,7 +37,7 @@ def config_from(values: dict[str, Any]) -> TrainConfig:
     values["mjp"] = MJPConfig.from_dict({**named.to_dict(), **changes})
     if values.get("preset") == "reference":  # the authors' λ has a schedule
         values.setdefault("localize_schedule", "reference")
-    if values.get("preset") == "private":  # its updates leave: the seed, which is public, draws no jigsaw
+    if values.get("preset") in ("paper-privacy", "private"):  # its updates leave: no jigsaw from a seed that is public
         values.setdefault("secret_key", default_path())
     for name in ("data_dir", "out", "resume", "checkpoint", "secret_key"):
         if values.get(name) is not None:

@@ -45,7 +45,8 @@ class TrainConfig:
     resnet50_imagenet, or a YAML file."""
     preset: Annotated[str, tyro.conf.arg(aliases=["--variant"])] = "paper"
     """plain, a row A–J of the ablation table, paper (the localization loss sums row and column: twice its weight in the
-    authors' code), reference (as the authors' code: jigsaw from epoch 20, their scale and schedule of λ) or private."""
+    authors' code), reference (as the authors' code: jigsaw from epoch 20, their scale and schedule of λ) or
+    paper-privacy (γ = .27 in every step, jigsaws from a secret key)."""
     data: str = "embedded"
     """embedded (comes with the package), cifar10, cifar100, or a folder with train/CLASS/* and val/CLASS/*."""
     data_dir: Path = Path("~/.cache/mjp/data")
@@ -161,7 +162,7 @@ class TrainConfig:
     """Seed of weights, order, augmentation, mixing, stochastic depth and (without --secret-key) plans."""
     secret_key: Path | None = None
     """File with the key from which jigsaws are drawn, for training whose updates leave: made on first use, for your
-    eyes only, outside of the run's folder. Default with --preset private, --sticky or --dither:
+    eyes only, outside of the run's folder. Default with --preset paper-privacy, --sticky or --dither:
     ~/.config/mjp/client.key."""
     sticky: bool = False
     """Every picture keeps one jigsaw for the life of the secret key, instead of a new one in every step."""
@@ -216,7 +217,7 @@ class TrainConfig:
             self.secret_key = default_path()  # both draw from it
         if self.sticky and not (self.mjp.always_shuffles and self.ratio_schedule == "constant"):
             raise InputError(
-                "--sticky needs a jigsaw of its own for every picture in every step: choose --preset private or paper, "
+                "--sticky needs a jigsaw of its own for every picture in every step: choose --preset paper-privacy, "
                 "with --mjp.probability 1, --mjp.start-epoch 0 and without --mjp.shared and --ratio-schedule"
             )
 
