@@ -31,3 +31,9 @@ def indexed(retrieval_home: Path, gallery: Path, model: Aladin) -> Path:
     """An index of them; not to be changed."""
     take_in(gallery, retrieval_home / "index", model)
     return retrieval_home / "index"
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thumbnails of tests do not go to the cache of whoever runs them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))

@@ -138,18 +138,23 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
     ("arguments", "sentence"),
     [
         (["search", "index", "?!"], "contains no word"),
-        (["search", "index"], "a query in words or a picture"),
-        (["search", "index", "dog", "--picture", "pictures/a/01.png"], "not both"),
+        (["search", "index"], "search with a query in words, a picture"),
+        (["search", "index", "sky", "--since", "yesterday"], "--since 'yesterday' is not a date"),
+        (["search", "index", "sky", "--until", "2024-13"], "--until '2024-13' is not a date"),
+        (["search", "index", "sky", "--offset", "-1"], "--offset must be a whole number from 0"),
+        (["search", "index", "sky", "--null"], "--null goes with --paths"),
+        (["serve", "index", "--host", "0.0.0.0"], "--token"),
+        (["serve", "index", "--thumbnail-mb", "-1"], "--thumbnail-mb must be"),
         (["search", "index", "--picture", "pictures/a/01.png", "--explain"], "needs a query in words"),
         (["search", "index", "--picture", "nowhere.png"], "there is no picture nowhere.png"),
-        (["search", "index", "dog", "-k", "0"], "at least 1"),
+        (["search", "index", "dog", "-k", "0"], "from 1 to 10000"),
         (["search", "nowhere", "dog"], "is not an index"),
         (["search", "index", "dog", "--model", "nowhere"], "there is no nowhere/config.json"),
         (["search", "index", "dog", "--model", "aladin-none"], "there is no"),
         (["index", "pictures", "-o", "pictures", "--model", "model"], "is not an index"),
         (["index", "pictures", "-o", "index", "--mask-ratio", "0.5"], "--mask-ratio 0, not 0.5"),
         (["serve", "index", "--port", "99999"], "--port must be a whole number from 0 to 65535, not 99999"),
-        (["search", "index", "dog", "-k", "-3"], "-k must be a whole number of at least 1, not -3"),
+        (["search", "index", "dog", "-k", "-3"], "-k must be a whole number from 1 to 10000, not -3"),
         (["search", "index", "dog", "--rerank", "-1"], "--rerank must be a whole number of at least 0"),
         (["search", "index", "dog", "--max-pixels", "0"], "--max-pixels must be a whole number of at least 1"),
         (["search", "index", "dog", "--out", ""], "--out is empty: name a folder"),
@@ -158,7 +163,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
         (["index", "pictures", "-o", "index", "--workers", "-1"], "--workers must be a whole number from 0"),
         (["index", "pictures", "-o", "index", "--max-pixels", "-5"], "--max-pixels must be a whole number"),
         (["serve", "index", "--port", "-1"], "--port must be a whole number from 0 to 65535"),
-        (["serve", "index", "--k", "0"], "-k must be a whole number of at least 1"),
+        (["serve", "index", "--k", "0"], "-k must be a whole number from 1 to 100"),
         (["serve", "index", "--rerank", "-1"], "--rerank must be a whole number of at least 0"),
         (["bench", "--model", "model", "--sizes", "0"], "--sizes must be a whole number of at least 1"),
         (["bench", "--model", "model", "--repeats", "0"], "--repeats must be a whole number of at least 1"),
@@ -214,7 +219,7 @@ def test_the_shipped_model_is_found_by_its_name_or_its_absence_is_said(
 
 
 def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--sizes", "30", "60", "--repeats", "1", "--rerank", "5", "--json"]
+    arguments = ["--sizes", "30", "60", "--repeats", "1", "--rerank", "5", "--pages", "30", "--json"]
     assert main(["aladin", "bench", "--model", "model", *arguments]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts == json.loads((home / "out/aladin-bench/results.json").read_text())
@@ -222,6 +227,10 @@ def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys:
     with Image.open(home / "out/aladin-bench/latency.png") as chart:
         assert chart.width > 800
     facts = facts["models"]["model"]
+    costs = facts["serving"]
+    least = costs["milliseconds"]["encode"] + costs["milliseconds"]["product"]
+    assert costs["ratios"]["page_over_encode_and_product"] == pytest.approx(costs["milliseconds"]["page"] / least)
+    assert 0 < costs["ratios"]["jpeg_over_full_decoding"] < 1
     assert [each["pictures"] for each in facts["sizes"]] == [30, 60]
     for each in facts["sizes"]:
         times = each["milliseconds"]
@@ -244,7 +253,7 @@ def test_bench_splits_the_time_and_says_which_ratio_is_which(home: Path, capsys:
 
 def test_bench_without_memory_for_the_tokens_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mjp.aladin.evaluate.latency.IN_MEMORY", 10)
-    assert main(["aladin", "bench", "--model", "model", "--sizes", "20", "--repeats", "1"]) == 0
+    assert main(["aladin", "bench", "--model", "model", "--sizes", "20", "--repeats", "1", "--pages", "0"]) == 0
     facts = json.loads((home / "out/aladin-bench/results.json").read_text())["models"]["model"]
     assert "exhaustive_in_memory" not in facts["sizes"][0]["milliseconds"]
     assert "with tokens on disk" in facts["headline"][0]

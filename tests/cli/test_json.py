@@ -4,7 +4,6 @@ import mjp  # isort: skip  before timm: it makes torchvision importable
 
 import json
 import shutil
-from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 
 from aladin.gallery import make_gallery, make_model
+from mjp.aladin.search.web.server import Server
 from mjp.cli import demo
 from mjp.cli.aladin import COMMANDS as ALADIN
 from mjp.cli.main import COMMANDS, main
@@ -73,7 +73,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "aladin serve": (INDEX, "index --model al/model --port 0"),
     "aladin delete": (INDEX, "index pictures/a"),
     "aladin stats": (INDEX, "index"),
-    "aladin bench": ((), "--model al/model --sizes 20 --repeats 1 --out out/bench"),
+    "aladin bench": ((), "--model al/model --sizes 20 --repeats 1 --pages 24 --out out/bench"),
     "aladin eval": (
         (),
         "al/model --data al/data --split train --rerank 2 --cache al/cache --workers 0 --latency --out out/al",
@@ -129,7 +129,7 @@ def test_every_command_is_tried() -> None:
 def test_with_json_there_is_one_object_and_nothing_else(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(HTTPServer, "serve_forever", lambda _: None)  # the page ends as soon as it is up
+    monkeypatch.setattr(Server, "run", lambda _: None)  # the page ends as soon as it is up
     monkeypatch.setattr(demo, "_tour", lambda _: [("The jigsaw", "jigsaw", lambda: print("for people"))])
     before, arguments = CASES[name]
     for command in before:

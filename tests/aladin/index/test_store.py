@@ -191,8 +191,17 @@ def test_an_index_json_with_nonsense_is_refused(tmp_path: Path, change: dict[str
         Index(tmp_path)
 
 
+def test_an_index_of_the_first_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    content = json.loads((tmp_path / "index.json").read_text())
+    (tmp_path / "index.json").write_text(json.dumps(content | {"format": "mjp-aladin-index-1"}))
+    with pytest.raises(InputError, match=r"was made by mjp 0\.1\.0, .*: index the pictures again, into a new folder"):
+        Index(tmp_path)
+
+
 def read_everything(folder: Path) -> None:
     Index(folder).damaged_chunks()
+    Index(folder).catalogue.files()
     match_hits(Index(folder), [Hit(0, 1, 0.5)])
 
 

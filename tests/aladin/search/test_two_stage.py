@@ -103,7 +103,7 @@ def test_a_picture_finds_itself(model: Aladin, gallery: Path, tmp_path: Path, ra
 
     index, _ = take_in(gallery, tmp_path / "index", model, mask_ratio=ratio)
     path = gallery / "a" / "03.png"
-    (first, *_) = match_hits(index, by_vector(index, encode_picture(index, model, path), 3))
+    (first, *_) = match_hits(index, by_vector(index, encode_picture(ratio, model, path), 3))
     assert first.id == content_hash(path)
     assert first.cosine == pytest.approx(1, abs=1e-5)
 
@@ -112,13 +112,13 @@ def test_a_query_that_is_no_picture_is_refused(model: Aladin, indexed: Path, tmp
     for name, content in (("a.png", b""), ("b.png", b"text"), ("c.png", declared_png(40_000, 40_000))):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name} cannot be read"):
-            encode_picture(Index(indexed), model, tmp_path / name)
+            encode_picture(0.0, model, tmp_path / name)
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", tmp_path):
         with pytest.raises(InputError, match="not a regular file"):
-            encode_picture(Index(indexed), model, path)
+            encode_picture(0.0, model, path)
     with pytest.raises(InputError, match="there is no picture"):
-        encode_picture(Index(indexed), model, tmp_path / "nowhere.png")
+        encode_picture(0.0, model, tmp_path / "nowhere.png")
 
 
 def test_an_empty_index_says_so(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_faiss_finds_as_many_as_asked_for(tmp_path: Path, engine: Engine, monkey
     index, query = filled(tmp_path, 4000), noise(8, seed=3)  # 102 inverted lists
     exact = nearest(index, query, 1000).rows.tolist()
     assert sorted(nearest(index, query, 5000, engine).rows.tolist()) == list(range(4000))
-    monkeypatch.delattr(neighbours, "_exact")
+    monkeypatch.delattr(neighbours, "cosines")
     found = nearest(index, query, 1000, engine).rows.tolist()
     assert len(set(found)) == 1000
     assert len(set(found) & set(exact)) > 950

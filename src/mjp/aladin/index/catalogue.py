@@ -6,7 +6,8 @@ index as it was. Paths are stored as the bytes of the file system, which need no
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +19,16 @@ SCHEMA = """
 CREATE TABLE chunks (number INTEGER PRIMARY KEY AUTOINCREMENT, count INTEGER NOT NULL);
 CREATE TABLE pictures (id TEXT PRIMARY KEY, chunk INTEGER NOT NULL, row INTEGER NOT NULL);
 CREATE UNIQUE INDEX places ON pictures (chunk, row);
-CREATE TABLE files (path BLOB PRIMARY KEY, id TEXT, problem TEXT, bytes INTEGER NOT NULL, modified INTEGER NOT NULL);
+CREATE TABLE files (path BLOB PRIMARY KEY, id TEXT, problem TEXT, bytes INTEGER NOT NULL, modified INTEGER NOT NULL,
+  taken INTEGER, added INTEGER NOT NULL);
 CREATE INDEX owners ON files (id);
 """
 TEXT_OR_NULL = (str, type(None))
-FILE_TYPES = (bytes, TEXT_OR_NULL, TEXT_OR_NULL, int, int)
+NUMBER_OR_NULL = (int, type(None))
+FILE_COLUMNS = "path, id, problem, bytes, modified, taken, added"
+FILE_TYPES = (bytes, TEXT_OR_NULL, TEXT_OR_NULL, int, int, NUMBER_OR_NULL, int)
 PLACE_TYPES = (str, int, int)
+MAX_PLACES = 5000  # in one query: SQLite takes 32,766 values
 
 
 class File(NamedTuple):
@@ -34,6 +39,16 @@ class File(NamedTuple):
     problem: str | None
     bytes: int
     modified: int  # nanoseconds
+    taken: int | None = None  # nanoseconds; None if the file does not say
+    added: int = 0  # nanoseconds, when the index first saw this content at this path; 0 for now
+
+
+class Entry(NamedTuple):
+    """A picture by its place, with what people want to know about it."""
+
+    id: str
+    paths: list[Path]
+    date: int  # nanoseconds: when it was taken, else when its oldest file was last changed
 
 
 class Place(NamedTuple):
@@ -86,12 +101,12 @@ class Catalogue:
         return [(number, count) for number, count in chunks]
 
     def files(self, where: str = "1", *values: object) -> list[File]:
-        question = f"SELECT path, id, problem, bytes, modified FROM files WHERE {where} ORDER BY path"
+        question = f"SELECT {FILE_COLUMNS} FROM files WHERE {where} ORDER BY path"
         return [File(path_of(path), *rest) for path, *rest in self.ask(question, *values, types=FILE_TYPES)]
 
     def below(self, folder: Path) -> list[File]:
         """The files under a folder, or the file of that path."""
-        return self.files("path = ? OR substr(path, 1, ?) = ?", *_prefix(folder))
+        return self.files("path = ? OR substr(path, 1, ?) = ?", *prefix_of(folder))
 
     def paths(self, picture: str) -> list[Path]:
         return [file.path for file in self.files("id = ?", picture)]
@@ -109,6 +124,28 @@ class Catalogue:
         rows = self.ask("SELECT id FROM pictures WHERE chunk = ? AND row = ?", chunk, row, types=(str,))
         return rows[0][0] if rows else None
 
+    def entries(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Entry]:
+        """The pictures at (chunk, row), with their paths; asked in one query, which takes a fraction of many."""
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(places), MAX_PLACES):
+            part = places[start : start + MAX_PLACES]
+            question = (
+                f"WITH wanted(chunk, row) AS (VALUES {', '.join(['(?, ?)'] * len(part))}) "
+                "SELECT p.chunk, p.row, p.id, f.path, f.taken, f.modified FROM wanted JOIN pictures p "
+                "ON p.chunk = wanted.chunk AND p.row = wanted.row JOIN files f ON f.id = p.id ORDER BY f.path"
+            )
+            types = (int, int, str, bytes, NUMBER_OR_NULL, int)
+            rows += self.ask(question, *(number for place in part for number in place), types=types)
+        files: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+        for chunk, row, *file in rows:
+            files.setdefault((chunk, row), []).append(tuple(file))
+        return {place: _entry(group) for place, group in files.items()}
+
+    def selected(self, having: str, *values: object) -> list[tuple[int, int]]:
+        """(chunk, row) of the pictures whose files f, taken together, meet a condition."""
+        question = f"SELECT p.chunk, p.row FROM pictures p JOIN files f ON f.id = p.id GROUP BY p.id HAVING {having}"
+        return [(chunk, row) for chunk, row in self.ask(question, *values, types=(int, int))]
+
     def places(self) -> list[Place]:
         """Every picture, in the order of the chunks and their rows."""
         question = "SELECT id, chunk, row FROM pictures ORDER BY chunk, row"
@@ -123,9 +160,16 @@ class Catalogue:
 
 
 def enter(db: sqlite3.Connection, files: Iterable[File]) -> None:
-    """Record the state of files; earlier records of the same paths are replaced."""
-    rows = [(os.fsencode(file.path), *file[1:]) for file in files]
-    db.executemany("INSERT OR REPLACE INTO files (path, id, problem, bytes, modified) VALUES (?, ?, ?, ?, ?)", rows)
+    """Record the state of files. Of the same content at the same path the dates stay."""
+    rows = [(os.fsencode(file.path), *file[1:-1], file.added or time.time_ns()) for file in files]
+    same = "files.id IS excluded.id"
+    db.executemany(
+        f"INSERT INTO files ({FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET "
+        "id = excluded.id, problem = excluded.problem, bytes = excluded.bytes, modified = excluded.modified, "
+        f"taken = CASE WHEN {same} THEN COALESCE(excluded.taken, files.taken) ELSE excluded.taken END, "
+        f"added = CASE WHEN {same} THEN files.added ELSE excluded.added END",
+        rows,
+    )
 
 
 def forget(db: sqlite3.Connection, paths: Iterable[Path]) -> None:
@@ -136,7 +180,15 @@ def path_of(stored: bytes) -> Path:
     return Path(os.fsdecode(stored))
 
 
-def _prefix(folder: Path) -> tuple[bytes, int, bytes]:
+def _entry(files: list[tuple[Any, ...]]) -> Entry:
+    """A picture from its (id, path, taken, modified)."""
+    taken = [date for _, _, date, _ in files if date is not None]
+    date = min(taken or [modified for *_, modified in files])
+    return Entry(files[0][0], [path_of(path) for _, path, *_ in files], date)
+
+
+def prefix_of(folder: Path) -> tuple[bytes, int, bytes]:
+    """A folder's own path, and length and text of what the paths below it begin with."""
     name = os.fsencode(folder)
     start = name.rstrip(b"/") + b"/"
     return name, len(start), start

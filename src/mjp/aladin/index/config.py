@@ -4,13 +4,15 @@ import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.common.read import read_object
 from mjp.common.validate import fraction, pair
 
-FORMAT = "mjp-aladin-index-1"
+FORMAT = "mjp-aladin-index-2"
+OLD_FORMATS = ("mjp-aladin-index-1",)  # of 0.1.0: without the dates of pictures
 INDEX_FILE = "index.json"
 
 
@@ -51,14 +53,24 @@ def read_index_config(folder: Path) -> IndexConfig:
     path = folder / INDEX_FILE
     try:
         content = read_object(path)
-        if content.pop("format") != FORMAT:
-            raise KeyError("format")
-        config = IndexConfig(**{**content, "grid": pair("grid", content["grid"])})
-        fraction("mask_ratio", config.mask_ratio)
-        if not all(isinstance(text, str) for text in (config.model, config.source, config.created)):
-            raise TypeError("text")
+        written = content.pop("format")
+        config = None if written in OLD_FORMATS else _parse(written, content)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} does not describe an index: index the pictures again") from error
+    if config is None:
+        raise InputError(
+            f"{folder} was made by mjp 0.1.0, whose indexes hold no dates: index the pictures again, into a new folder"
+        )
+    return config
+
+
+def _parse(written: str, content: dict[str, Any]) -> IndexConfig:
+    if written != FORMAT:
+        raise KeyError("format")
+    config = IndexConfig(**{**content, "grid": pair("grid", content["grid"])})
+    fraction("mask_ratio", config.mask_ratio)
+    if not all(isinstance(text, str) for text in (config.model, config.source, config.created)):
+        raise TypeError("text")
     return config
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mjp.aladin.index.store import Index
+from mjp.aladin.index.thumbnails import forget_thumbnails
 from mjp.common.errors import InputError
 
 
@@ -20,6 +21,7 @@ def delete_pictures(index: Index, names: Sequence[str]) -> int:
         ids += [] if below else [name]
     before = len(index)
     index.delete(paths, ids)
+    forget_thumbnails(index.folder)
     return before - len(index)
 
 

@@ -22,6 +22,7 @@ from mjp.aladin.index.reading import PictureFiles, PictureReader
 from mjp.aladin.index.report import IndexReport
 from mjp.aladin.index.scan import Scan, file_state, find_pictures
 from mjp.aladin.index.store import Index, open_or_create
+from mjp.aladin.index.thumbnails import forget_thumbnails
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes, joined
 from mjp.aladin.model.shipped import SHIPPED, find_aladin, source_of
@@ -80,6 +81,7 @@ def index_pictures(
         if prune:
             with index.catalogue.transaction() as db:
                 forget(db, report.missing)
+            forget_thumbnails(out)
     if not len(index):
         if existing is None:
             shutil.rmtree(out)

@@ -30,20 +30,35 @@ class Neighbours(NamedTuple):
     rows: Tensor  # (K,) int64
 
 
-def nearest(index: Index, vector: Tensor, k: int, engine: Engine = "exact") -> Neighbours:
-    """The k pictures whose vectors are nearest to `vector` (D,); all of them if there are fewer."""
+def nearest(
+    index: Index, vector: Tensor, k: int, engine: Engine = "exact", *, passing: Tensor | None = None
+) -> Neighbours:
+    """The k pictures whose vectors are nearest to `vector` (D,); all of them if there are fewer.
+
+    `passing` (N,): only these rows are candidates, which are then compared exactly whatever the engine.
+    """
+    query = vector.float().cpu()
+    if engine != "exact" and passing is None and len(index):
+        approximate = _faiss(index, query, min(k, len(index)), engine)
+        if approximate is not None:
+            return _ordered(*approximate)
+    return best_rows(cosines(index, query), k, passing)
+
+
+def cosines(index: Index, query: Tensor) -> Tensor:
+    """(N,) of every picture with a vector (D,)."""
     if not len(index):
         raise InputError(f"{index.folder} contains no pictures: mjp aladin index adds some")
-    k = min(k, len(index))
-    query = vector.float().cpu()
-    approximate = None if engine == "exact" else _faiss(index, query, k, engine)
-    return _ordered(*(approximate or _exact(index, query, k)))
+    return torch.cat([chunk.vector @ query.float().cpu() for chunk in index.chunks])
 
 
-def _exact(index: Index, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    scores = torch.cat([chunk.vector @ query for chunk in index.chunks])
-    best = scores.topk(k)
-    return best.values, best.indices
+def best_rows(scores: Tensor, k: int, passing: Tensor | None = None) -> Neighbours:
+    """The k best rows by their scores (N,), the best first; with `passing` (N,) of those alone."""
+    if passing is not None:
+        scores = scores.masked_fill(~passing, -torch.inf)
+        k = min(k, int(passing.sum()))
+    best = scores.topk(min(k, len(scores)))
+    return _ordered(best.values, best.indices)
 
 
 def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor] | None:

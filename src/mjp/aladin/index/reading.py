@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from mjp.aladin.index.catalogue import File
 from mjp.aladin.index.scan import content_hash, file_state
 from mjp.common.errors import InputError
+from mjp.pictures.dates import date_taken
 from mjp.pictures.decode import UnreadablePicture, open_rgb
 
 SHEET = "mjp aladin search"  # the Software tag of our own contact sheets, which may be among the pictures
@@ -18,15 +19,17 @@ SHEET = "mjp aladin search"  # the Software tag of our own contact sheets, which
 class PictureReader:
     """Picture files as input of the backbone. JPEGs are decoded at no more than about twice its size."""
 
-    def __init__(self, prepare: Callable[[Image.Image], Tensor], max_pixels: int | None, at_least: int) -> None:
+    def __init__(self, prepare: Callable[[Image.Image], Tensor], max_pixels: int | None, at_least: int | None) -> None:
         self.prepare = prepare
         self.max_pixels = max_pixels
         self.at_least = at_least
 
-    def __call__(self, path: Path) -> Tensor | None:
-        """None for a contact sheet of ours."""
+    def __call__(self, path: Path) -> tuple[Tensor | None, int | None]:
+        """The input, None for a contact sheet of ours, and when the picture was taken."""
         picture = open_rgb(path, max_pixels=self.max_pixels, at_least=self.at_least)
-        return None if picture.info.get("Software") == SHEET else self.prepare(picture)
+        if picture.info.get("Software") == SHEET:
+            return None, None
+        return self.prepare(picture), date_taken(picture)
 
 
 class PictureFiles(Dataset[tuple[File, Tensor | None]]):
@@ -51,8 +54,8 @@ class PictureFiles(Dataset[tuple[File, Tensor | None]]):
                 raise InputError("the file is empty")
             if name in self.stored:
                 return File(path, name, None, size, modified), None
-            image = self.reader(path)
-            return File(path, None if image is None else name, None, size, modified), image
+            image, taken = self.reader(path)
+            return File(path, None if image is None else name, None, size, modified, taken), image
         except UnreadablePicture as error:
             return File(path, previous, error.reason, size, modified), None
         except (InputError, OSError) as error:

@@ -24,9 +24,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mjp.aladin.index.catalogue import Catalogue, File, enter, forget
+from mjp.aladin.index.catalogue import Catalogue, Entry, File, enter, forget
 from mjp.aladin.index.chunks import MAX_ROWS, PATTERN, DamagedChunk, check_chunk, chunk_path, map_chunk, write_chunk
 from mjp.aladin.index.config import INDEX_FILE, IndexConfig, has_index, read_index_config, write_index_config
+from mjp.aladin.index.filters import Filter
 from mjp.aladin.model.codes import Codes
 from mjp.common.errors import InputError
 
@@ -72,13 +73,33 @@ class Index:
         codes = Codes(*(torch.cat(column)[order] for column in zip(*parts, strict=True)))
         return codes._replace(tokens=codes.tokens.float())
 
-    def id(self, row: int) -> str:
+    def _place(self, row: int) -> tuple[int, int]:
+        """The chunk of a row, and its row in there."""
         chunk = int(torch.bucketize(torch.tensor(row), self.ends, right=True))
-        first = int(self.ends[chunk - 1]) if chunk else 0
-        picture = self.catalogue.at(self.layout[chunk][0], row - first)
+        return self.layout[chunk][0], row - (int(self.ends[chunk - 1]) if chunk else 0)
+
+    def id(self, row: int) -> str:
+        picture = self.catalogue.at(*self._place(row))
         if picture is None:
             raise InputError(f"{self.folder} changed after it was opened: open it again")
         return picture
+
+    def entries(self, rows: Sequence[int]) -> list[Entry]:
+        """The pictures in some rows, with their paths and dates."""
+        places = [self._place(row) for row in rows]
+        entries = self.catalogue.entries(places)
+        if len(entries) < len(set(places)):
+            raise InputError(f"{self.folder} changed after it was opened: open it again")
+        return [entries[place] for place in places]
+
+    def passing(self, condition: Filter) -> Tensor:
+        """(N,) bool: the rows that pass a filter."""
+        firsts = {number: int(end) - rows for (number, rows), end in zip(self.layout, self.ends, strict=True)}
+        text, values = condition.condition()
+        places = self.catalogue.selected(text, *values)
+        passing = torch.zeros(len(self), dtype=torch.bool)
+        passing[[firsts[chunk] + row for chunk, row in places if chunk in firsts]] = True
+        return passing
 
     def row(self, picture: str) -> int | None:
         """The row of a picture; None if it is not in the index."""
@@ -202,6 +223,17 @@ class Index:
             raise InputError(
                 f"{path} cannot be used ({error}): mjp aladin index PICTURES -o {self.folder} repairs it"
             ) from error
+
+
+def index_state(folder: Path) -> tuple[bytes, int, int] | None:
+    """Changes whenever the index does: SQLite counts its commits in the head of the file. None if it cannot be read."""
+    try:
+        with open(folder / CATALOGUE, "rb") as file:
+            head = file.read(28)
+        stat = (folder / INDEX_FILE).stat()
+    except OSError:
+        return None
+    return head[24:], stat.st_mtime_ns, stat.st_ino
 
 
 def open_or_create(folder: Path, config: IndexConfig) -> Index:

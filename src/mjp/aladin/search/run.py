@@ -1,10 +1,14 @@
 """`mjp aladin search` from end to end: open the index, search, draw the contact sheet."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mjp.aladin.index.filters import make_filter
 from mjp.aladin.index.neighbours import Engine
-from mjp.aladin.search.searcher import check_query, open_index
+from mjp.aladin.search.request import Request
+from mjp.aladin.search.searcher import open_index
 from mjp.aladin.search.sheet import MAX_PICTURES, contact_sheet, write_sheet
 from mjp.aladin.search.table import match_entries, match_table
 from mjp.common.errors import InputError
@@ -18,13 +22,34 @@ class SearchAnswer(NamedTuple):
     body: dict[str, Any]
 
 
+def read_options(options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
+    """The request in the options of the command, and how to open the index."""
+    where = make_filter(**{name: options[name] for name in ("folder", "since", "until", "added_since")})
+    asked = {name: options[name] for name in ("picture", "k", "offset", "rerank", "sort")}
+    settings = {name: options[name] for name in ("index", "engine", "model", "max_pixels", "device")}
+    if options["null"] and not options["paths"]:
+        raise InputError("--null goes with --paths")
+    return Request(text=options["query"], where=where, **asked), settings
+
+
+def print_paths(request: Request, index: Path, *, null: bool, **settings: Any) -> dict[str, Any]:
+    """The first path of every match as the file system has it, bytes that are not text included."""
+    matches = open_index(index, **settings).stages(request).reranked
+    end = "\0" if null else "\n"
+    sys.stdout.flush()
+    binary = getattr(sys.stdout, "buffer", None)
+    for match in matches:
+        if binary is None:  # standard output was replaced by one for text alone
+            print(match.paths[0], end=end)
+        else:
+            binary.write(os.fsencode(match.paths[0]) + end.encode())
+    return {"query": request.text, "index": str(index), "found": match_entries(matches, {})}
+
+
 def search_and_draw(
+    request: Request,
     index: Path,
-    query: str,
-    picture: Path | None,
     *,
-    k: int,
-    rerank: int,
     explain: bool,
     engine: Engine,
     model: str | None,
@@ -33,18 +58,17 @@ def search_and_draw(
     out: Path,
 ) -> SearchAnswer:
     """Search, and write the contact sheet to `out`/sheet.png."""
-    if explain and picture is not None:
-        raise InputError("--explain shows the best patch of each word: it needs a query in words")
-    check_query(query, picture, k=k, rerank=rerank)
+    if explain and not request.by_words:
+        raise InputError("--explain shows the best patch of each word: it needs a query in words, without a minus")
     check_folder(out)
     searcher = open_index(index, model=model, engine=engine, max_pixels=max_pixels, device=device)
-    matches = searcher.search(query or None, picture=picture, k=k, rerank=rerank)
-    words = {match.id: searcher.explain(query, match.id) or [] for match in matches if explain}
-    title = query if picture is None else f"like {picture.name}"
-    sheet = contact_sheet(title, matches, words, searcher.index.config.grid, max_pixels=max_pixels)
+    matches = searcher.stages(request).reranked
+    words = {match.id: searcher.explain(request.text, match.id) or [] for match in matches if explain}
+    title = " + ".join([*filter(None, [request.text]), *([f"like {request.picture.name}"] if request.picture else [])])
+    sheet = contact_sheet(title, matches, words, searcher.gallery.config.grid, max_pixels=max_pixels)
     out.mkdir(parents=True, exist_ok=True)
     write_sheet(sheet, out / "sheet.png")
-    notes = [] if picture is not None else searcher.notes(query)
+    notes = searcher.notes(request.text) if request.text else []
     first = f", the first {MAX_PICTURES} of {len(matches)}" if len(matches) > MAX_PICTURES else ""
     text = "\n\n".join([match_table(matches, words), *notes, f"sheet    {out / 'sheet.png'}{first}"])
     return SearchAnswer(text, {"query": title, "index": str(index), "found": match_entries(matches, words)})

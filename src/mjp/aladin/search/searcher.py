@@ -3,8 +3,11 @@
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+from mjp.aladin.index.catalogue import Entry
+from mjp.aladin.index.config import IndexConfig
+from mjp.aladin.index.filters import EVERYTHING, Filter
 from mjp.aladin.index.neighbours import Engine
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
@@ -12,17 +15,12 @@ from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.model.text import unknown_words
 from mjp.aladin.search.explain import Word, explain, unread_words
-from mjp.aladin.search.two_stage import Match, encode_picture, encode_query, match_hits, two_stage
+from mjp.aladin.search.local import LocalGallery, Stages
+from mjp.aladin.search.request import Request, Sort, combined
+from mjp.aladin.search.two_stage import Match, encode_picture, encode_query
 from mjp.common.device import pick_device
 from mjp.common.errors import InputError
 from mjp.common.validate import whole
-
-
-class Stages(NamedTuple):
-    """The matches of a query after either stage."""
-
-    vector: list[Match]
-    reranked: list[Match]
 
 
 class PictureSearch:
@@ -34,52 +32,91 @@ class PictureSearch:
     def __init__(self, folder: Path, model: Aladin, *, engine: Engine = "exact", max_pixels: int | None = None) -> None:
         if max_pixels is not None:
             whole("--max-pixels", max_pixels, least=1)
-        self.folder = folder
         self.model = model
-        self.engine: Engine = engine
         self.max_pixels = max_pixels
-        self._index = Index(folder)
-        self._index.config.check_model(self._model_hash, folder)
+        self._gallery = LocalGallery(folder, engine)
+        self._checked: IndexConfig | None = None
+        self.gallery  # noqa: B018  refuses an index of another model
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.gallery)
+
+    @property
+    def gallery(self) -> LocalGallery:
+        """Where the codes of the pictures are; refused if another model made them."""
+        config = self._gallery.config
+        if config is not self._checked:
+            config.check_model(self._model_hash, self._gallery.folder)
+            self._checked = config
+        return self._gallery
 
     @property
     def index(self) -> Index:
-        """The index as it is now. Memory maps are reused as long as no vector has changed."""
-        index = Index(self.folder)
-        index.config.check_model(self._model_hash, self.folder)
-        if index.stamp != self._index.stamp:
-            self._index = index
-        return self._index
+        """The index as it is now."""
+        return self.gallery.index
 
     @cached_property
     def _model_hash(self) -> str:
         return self.model.hash
 
     def search(
-        self, text: str | None = None, *, picture: str | Path | None = None, k: int = 10, rerank: int = 20
+        self,
+        text: str = "",
+        *,
+        picture: str | Path | None = None,
+        like: str | None = None,
+        k: int = 10,
+        offset: int = 0,
+        rerank: int = 20,
+        where: Filter | None = None,
+        sort: Sort = "score",
     ) -> list[Match]:
-        """The best k pictures for a text or for a picture, the best first.
+        """The best k pictures, the best first.
 
         Args:
-            text: what should be in the picture.
-            picture: file of a picture to find similar ones; only vectors are compared.
+            text: what should be in the picture; terms may be added and taken off, as in "beach + sunset - people".
+            picture: file of a picture to look for, alone or added to the text.
+            like: id of a picture of the index to look for, alone or added to the text.
             k: number of matches.
-            rerank: how many of the nearest vectors to sort by the alignment score; 0 for none.
+            offset: number of matches to skip.
+            rerank: how many of the nearest vectors to sort by the alignment score; 0 for none. With a picture or a
+                minus only vectors are compared.
+            where: only pictures that pass this filter; `make_filter` makes one.
+            sort: "date" returns the same matches with the newest first.
         """
-        return self.stages(text, picture=picture, k=k, rerank=rerank).reranked
+        file = None if picture is None else Path(picture)
+        window: dict[str, Any] = {"k": k, "offset": offset, "rerank": rerank, "sort": sort}
+        request = Request(text=text, picture=file, like=like, where=where or EVERYTHING, **window)
+        return self.stages(request).reranked
 
-    def stages(
-        self, text: str | None = None, *, picture: str | Path | None = None, k: int = 10, rerank: int = 20
-    ) -> Stages:
+    def stages(self, request: Request) -> Stages:
         """As `search`, with the matches by vector alone beside."""
-        check_query(text, picture, k=k, rerank=rerank)
-        index = self.index
-        query = self._encode(index, text, picture)
-        rerank = rerank if picture is None else 0
-        vector, reranked = two_stage(index, self.model, query, k, rerank, self.engine)
-        return Stages(match_hits(index, vector), match_hits(index, reranked))
+        gallery = self.gallery
+        query = self.encode(request)
+        window = slice(request.offset, request.offset + request.k)
+        rerank = request.rerank if request.by_words else 0
+        stages = gallery.stages(self.model, query, window, rerank, request.where)
+        if request.sort == "score":
+            return stages
+        vector, reranked = (sorted(matches, key=lambda match: -match.date) for matches in stages[:2])
+        return Stages(vector, reranked, stages.total)
+
+    def encode(self, request: Request) -> Codes:
+        """The codes of a query."""
+        pictures = []
+        if request.picture is not None:
+            ratio = self.gallery.config.mask_ratio
+            pictures.append(encode_picture(ratio, self.model, request.picture, max_pixels=self.max_pixels).vector)
+        if request.like is not None:
+            codes = self.gallery.codes(request.like)
+            if codes is None:
+                raise InputError(f"{self.gallery.name} contains no picture with the id {request.like[:40]!r}")
+            pictures.append(codes.vector)
+        return combined(request.terms, [encode_query(self.model, term.text) for term in request.terms], pictures)
+
+    def entry(self, picture: str) -> Entry | None:
+        """Paths and date of a picture by its id; None if the index does not contain it."""
+        return self.gallery.entry(picture)
 
     def explain(
         self, text: str, picture: str, *, decoding: AbstractContextManager[object] | None = None
@@ -87,7 +124,7 @@ class PictureSearch:
         """What each word of a query adds to the score of a picture, and which patch answers it.
 
         Args:
-            text: the query.
+            text: the query; of one with signs the terms to look for.
             picture: id of a picture of the index, `Match.id`.
             decoding: held while the picture's file is decoded, to limit how many are at the same time.
 
@@ -98,31 +135,19 @@ class PictureSearch:
         row = index.row(picture)
         if row is None:
             return None
-        query = encode_query(self.model, text)
         limits = {"max_pixels": self.max_pixels, "decoding": decoding or nullcontext()}
-        return explain(index, self.model, text, query, row, **limits)  # type: ignore[arg-type]
+        terms = [term.text for term in Request(text=text).terms if not term.minus]
+        words = (explain(index, self.model, t, encode_query(self.model, t), row, **limits) for t in terms)  # type: ignore[arg-type]
+        return [word for part in words for word in part]
 
     def notes(self, text: str) -> list[str]:
         """What a person should know about how a query was read."""
         notes = []
-        if count := unread_words(self.model, text):
+        if count := sum(unread_words(self.model, term.text) for term in Request(text=text).terms):
             notes.append(f"the query is too long: its last {count} words were not read")
         if words := unknown_words(text, self.model.piece_names):
             notes.append(f"the model does not know every letter of: {', '.join(words)}")
         return notes
-
-    def _encode(self, index: Index, text: str | None, picture: str | Path | None) -> Codes:
-        if picture is not None:
-            return encode_picture(index, self.model, Path(picture), max_pixels=self.max_pixels)
-        return encode_query(self.model, text or "")
-
-
-def check_query(text: str | None, picture: str | Path | None, *, k: int, rerank: int) -> None:
-    """Refuse a query that cannot be answered, before anything is opened."""
-    whole("-k", k, least=1)
-    whole("--rerank", rerank)
-    if (not text) == (picture is None):
-        raise InputError("search with a query in words or a picture (--picture): one of them, not both")
 
 
 def open_index(

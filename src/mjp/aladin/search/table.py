@@ -1,5 +1,6 @@
 """Matches as text and as JSON."""
 
+from datetime import datetime
 from typing import Any
 
 from mjp.aladin.search.explain import Word
@@ -22,13 +23,16 @@ def match_table(matches: list[Match], words: dict[str, list[Word]]) -> str:
 
 
 def match_entries(matches: list[Match], words: dict[str, list[Word]]) -> list[dict[str, Any]]:
+    """Matches as JSON, with the words that were explained; the date in local time."""
     entries = []
     for match in matches:
-        entry = {**match._asdict(), "paths": [printable(path) for path in match.paths]}
+        date = datetime.fromtimestamp(match.date / 1e9).isoformat(timespec="seconds")
+        entry = {**match._asdict(), "paths": [printable(path) for path in match.paths], "date": date}
         if match.id in words:
-            entry["words"] = [
-                {"word": word.text, "score": word.score, "patch": None if word.hidden else word.patch}
-                for word in words[match.id]
-            ]
+            entry["words"] = word_entries(words[match.id])
         entries.append(entry)
     return entries
+
+
+def word_entries(words: list[Word]) -> list[dict[str, Any]]:
+    return [{"word": word.text, "score": word.score, "patch": None if word.hidden else word.patch} for word in words]

@@ -40,7 +40,7 @@ class Match(NamedTuple):
 
     id: str  # hash of the file's content
     paths: list[Path]
-    row: int  # in the index
+    date: int  # nanoseconds since 1970: when it was taken, or else last changed
     rank: int  # by vector, from 1
     cosine: float  # S^m
     alignment: float | None = None  # S^a, if it was computed
@@ -56,32 +56,40 @@ def encode_query(model: Aladin, text: str) -> Codes:
     return model.encode_texts([text])
 
 
-def encode_picture(index: Index, model: Aladin, path: Path, *, max_pixels: int | None = None) -> Codes:
-    """The codes of a query picture, encoded as the pictures of the index were."""
+def encode_picture(mask_ratio: float, model: Aladin, path: Path, *, max_pixels: int | None = None) -> Codes:
+    """The codes of a query picture, encoded as the pictures of an index with that mask ratio were."""
     picture = open_rgb(path, max_pixels=max_pixels, at_least=2 * max(model.vision.size))
     image = model.vision.prepare(picture).unsqueeze(0)
-    return PictureEncoder(model, index.config.mask_ratio)(image, [content_hash(path)])
+    return PictureEncoder(model, mask_ratio)(image, [content_hash(path)])
 
 
-def by_vector(index: Index, query: Codes, k: int, engine: Engine = "exact") -> list[Hit]:
-    """The k nearest pictures by cosine of the vectors, the best first."""
-    neighbours = nearest(index, query.vector[0], k, engine)
+def by_vector(index: Index, query: Codes, k: int, engine: Engine = "exact", passing: Tensor | None = None) -> list[Hit]:
+    """The k nearest pictures by cosine of the vectors, the best first; of the rows `passing` (N,) alone."""
+    neighbours = nearest(index, query.vector[0], k, engine, passing=passing)
     pairs = zip(neighbours.rows.tolist(), neighbours.scores.tolist(), strict=True)
     return [Hit(row, rank, cosine) for rank, (row, cosine) in enumerate(pairs, 1)]
 
 
 def by_alignment(index: Index, model: Aladin, query: Codes, hits: list[Hit]) -> list[Hit]:
     """The same hits in the order of the alignment score; of equal scores the nearer vector first."""
+    if not hits:
+        return []
     scores = alignment_scores(index, model, query, torch.tensor([hit.row for hit in hits]))
     scored = [hit._replace(alignment=score) for hit, score in zip(hits, scores.tolist(), strict=True)]
     return sorted(scored, key=lambda hit: -(hit.alignment or 0.0))
 
 
 def two_stage(
-    index: Index, model: Aladin, query: Codes, k: int, rerank: int, engine: Engine = "exact"
+    index: Index,
+    model: Aladin,
+    query: Codes,
+    k: int,
+    rerank: int,
+    engine: Engine = "exact",
+    passing: Tensor | None = None,
 ) -> tuple[list[Hit], list[Hit]]:
     """The best k by vector, and the best k after the first `rerank` are sorted by the alignment score."""
-    first = by_vector(index, query, max(k, rerank), engine)
+    first = by_vector(index, query, max(k, rerank), engine, passing)
     if not rerank:
         return first[:k], first[:k]
     return first[:k], [*by_alignment(index, model, query, first[:rerank]), *first[rerank:]][:k]
@@ -100,5 +108,5 @@ def alignment_scores(index: Index, model: Aladin, query: Codes, rows: Tensor) ->
 
 def match_hits(index: Index, hits: list[Hit]) -> list[Match]:
     """The pictures in the rows of hits."""
-    ids = [index.id(hit.row) for hit in hits]
-    return [Match(name, index.catalogue.paths(name), *hit) for name, hit in zip(ids, hits, strict=True)]
+    entries = index.entries([hit.row for hit in hits])
+    return [Match(*entry, *hit[1:]) for entry, hit in zip(entries, hits, strict=True)]

@@ -1,6 +1,7 @@
-"""Search an index on a page in the browser: the nearest vectors beside the re-ranked ones, and the patch of each word.
+"""Search an index on a page in the browser: type, look for similar pictures, enlarge, see the patch of each word.
 
-The page is for this machine only: the server listens on 127.0.0.1 and loads nothing from elsewhere.
+The page is for this machine only: the server listens on 127.0.0.1 and loads nothing from elsewhere. With --host other
+machines can connect if they know the --token. /api/search and the rest of docs/aladin.md answer programs with JSON.
 """
 
 from collections.abc import Iterator
@@ -18,9 +19,13 @@ class Options:
     index: tyro.conf.Positional[Path]
     """Folder of the index."""
     port: int = 8377
-    """Port on 127.0.0.1; 0 takes any free one."""
+    """Port to listen on; 0 takes any free one."""
+    host: str = "127.0.0.1"
+    """Address to listen on. One that other machines can reach, as 0.0.0.0, needs a --token."""
+    token: str | None = None
+    """At least 16 letters and digits that a browser or program must know; needed beyond this machine."""
     k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 12
-    """How many pictures to show."""
+    """How many pictures to show on a page."""
     rerank: int = 20
     """How many of the nearest to sort by the alignment score; 0 for none."""
     engine: Literal["exact", "ivf", "hnsw"] = "exact"
@@ -29,20 +34,17 @@ class Options:
     """Folder of the model; default: the one that made the index."""
     max_pixels: int | None = None
     """Do not show pictures with more pixels; default: 100 million, or the environment variable MJP_MAX_PIXELS."""
+    thumbnail_mb: int = 256
+    """Megabytes of thumbnails to keep in the user's cache folder; 0 for none."""
     device: str = "auto"
     """auto, cpu, cuda, ..."""
 
 
 def run(options: Options) -> Iterator[Results]:
-    from mjp.aladin import open_index
-    from mjp.aladin.search.server import make_server
-    from mjp.aladin.search.site import Site
+    from mjp.aladin.search.serve import serving
     from mjp.common.results import make_results
 
-    settings = {name: getattr(options, name) for name in ("model", "engine", "max_pixels", "device")}
-    site = Site(open_index(options.index, **settings), options.k, options.rerank)
-    with make_server(site, options.port) as server:
-        address = f"http://127.0.0.1:{server.server_port}/"
+    with serving(**vars(options)) as (server, address):
         print(f"{address}  (Ctrl-C ends it)", flush=True)
         yield make_results("aladin serve", options, {"address": address})
-        server.serve_forever()
+        server.run()
