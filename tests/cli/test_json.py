@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import timm
 import torch
+from qdrant_client import QdrantClient
 from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 
 from aladin.gallery import make_gallery, make_model
+from mjp.aladin.search import push
 from mjp.aladin.search.web.server import Server
 from mjp.cli import demo
 from mjp.cli.aladin import COMMANDS as ALADIN
@@ -71,6 +73,8 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "aladin index": ((), INDEX[0].removeprefix("aladin index ")),
     "aladin search": (INDEX, "index sky --model al/model --out out/search"),
     "aladin serve": (INDEX, "index --model al/model --port 0"),
+    "aladin duplicates": (INDEX, "index --threshold 0.9"),
+    "aladin push": (INDEX, "index --to qdrant:http://localhost:6333/pictures"),
     "aladin delete": (INDEX, "index pictures/a"),
     "aladin stats": (INDEX, "index"),
     "aladin bench": ((), "--model al/model --sizes 20 --repeats 1 --pages 24 --out out/bench"),
@@ -129,6 +133,7 @@ def test_every_command_is_tried() -> None:
 def test_with_json_there_is_one_object_and_nothing_else(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(push, "connect", lambda url: QdrantClient(":memory:"))
     monkeypatch.setattr(Server, "run", lambda _: None)  # the page ends as soon as it is up
     monkeypatch.setattr(demo, "_tour", lambda _: [("The jigsaw", "jigsaw", lambda: print("for people"))])
     before, arguments = CASES[name]

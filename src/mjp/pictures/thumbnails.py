@@ -54,7 +54,7 @@ class Thumbnails:
         if content is not None:
             return content
         with self.queues[hash(key) % len(self.queues)]:  # others who ask for the same file wait for its thumbnail
-            content = self._remembered(key) or (self.files and self.files.read(key))
+            content = self._remembered(key) or (None if self.files is None else self.files.read(key))
             if not content:
                 with self.decoding:
                     content = as_jpeg(thumbnail(path, side, max_pixels=self.max_pixels))

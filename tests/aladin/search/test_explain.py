@@ -15,9 +15,14 @@ from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.search.draw import box, draw_frames, draw_heat
-from mjp.aladin.search.explain import Word, explain, patches_alone, pieces_of_words, unread_words
+from mjp.aladin.search.explain import Stored, Word, explain, patches_alone, pieces_of_words, unread_words
 from mjp.aladin.search.two_stage import alignment_scores
 from mjp.pictures.sheet import fit_text
+
+
+def stored_picture(index: Index, row: int) -> Stored:
+    return Stored(index.codes(torch.tensor([row])), index.entries([row])[0].paths, index.config.mask_ratio > 0)
+
 
 TEXT = "Red sky, xylophone ground 日本!"
 
@@ -25,7 +30,7 @@ TEXT = "Red sky, xylophone ground 日本!"
 def test_the_words_add_up_to_the_alignment_score(model: Aladin, indexed: Path) -> None:
     index, query = Index(indexed), model.encode_texts([TEXT])
     for row in range(3):
-        words = explain(index, model, TEXT, query, row)
+        words = explain(stored_picture(index, row), model, TEXT, query)
         assert [word.text for word in words] == ["red", "sky", "xylophone", "ground", "日本"]
         total = float(alignment_scores(index, model, query, torch.tensor([row]))[0])
         assert sum(word.score for word in words) == pytest.approx(total, abs=1e-5)
@@ -49,9 +54,9 @@ def test_without_the_file_the_map_is_of_the_stored_tokens(model: Aladin, gallery
     pictures = shutil.copytree(gallery, tmp_path / "pictures")
     index, _ = take_in(pictures, tmp_path / "index", model)
     query = model.encode_texts([TEXT])
-    with_file = explain(index, model, TEXT, query, 0)
+    with_file = explain(stored_picture(index, 0), model, TEXT, query)
     shutil.rmtree(pictures)
-    without = explain(index, model, TEXT, query, 0)
+    without = explain(stored_picture(index, 0), model, TEXT, query)
     assert [word.score for word in with_file] == [word.score for word in without]
     assert not torch.equal(with_file[0].heat, without[0].heat)
     names = dict(pieces_of_words(model, TEXT))
@@ -75,7 +80,7 @@ def test_words_beyond_the_longest_query_are_counted(model: Aladin) -> None:
 
 def test_hidden_patches_are_said_to_be_hidden(model: Aladin, gallery: Path, tmp_path: Path) -> None:
     index, _ = take_in(gallery, tmp_path / "index", model, mask_ratio=1.0)
-    words = explain(index, model, TEXT, model.encode_texts([TEXT]), 0)
+    words = explain(stored_picture(index, 0), model, TEXT, model.encode_texts([TEXT]))
     assert all(word.hidden for word in words)
     picture = Image.new("RGB", (40, 40), "white")
     assert draw_frames(picture, words, (4, 4)).tobytes() == picture.tobytes()

@@ -13,6 +13,7 @@ from aladin.search.site import QUERY, Site, make_site
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.search.explain import Word
+from mjp.aladin.search.local import LocalGallery
 from mjp.aladin.search.web import files
 from mjp.aladin.search.web.parameters import MAX_QUERY, Defaults
 from mjp.common.errors import InputError
@@ -230,13 +231,16 @@ def test_pictures_beyond_the_pixel_limit_are_not_shown(model: Aladin, tmp_path: 
 
 def test_vectors_stay_mapped_until_the_index_changes(model: Aladin, tmp_path: Path) -> None:
     searcher = make_site(tmp_path, model, count=2).searcher
-    index, mapped = searcher.index, searcher.index.chunks
-    searcher.search("sky", k=1)
-    assert searcher.index is index
-    assert searcher.index.chunks is mapped
-    Index(tmp_path / "index").delete(ids=[searcher.search("sky", k=1)[0].id])
-    assert searcher.index.chunks is not mapped
+    gallery = searcher.gallery
+    assert isinstance(gallery, LocalGallery)
+    index, mapped = gallery.index, gallery.index.chunks
+    first = searcher.search("sky", k=1)[0]
+    assert gallery.index is index
+    assert gallery.index.chunks is mapped
+    Index(tmp_path / "index").delete(ids=[first.id])
+    assert gallery.index.chunks is not mapped
     assert len(searcher) == 2
+    assert searcher.entry(first.id) is None
 
 
 def test_files_that_browsers_do_not_show_are_downloads(model: Aladin, tmp_path: Path) -> None:

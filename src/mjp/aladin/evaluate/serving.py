@@ -16,6 +16,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,9 +55,10 @@ PHOTOGRAPH = (4000, 3000)
 def measure_serving(model: Aladin, size: int, *, repeats: int, seed: int) -> dict[str, Any]:
     """Milliseconds of processor time (medians) and their ratios, at an index of so many random pictures."""
     whole("--pages", size, least=SHOWN)
-    with TemporaryDirectory(prefix="mjp-aladin-serving-") as folder:
+    with TemporaryDirectory(prefix="mjp-aladin-serving-") as folder, closing(asyncio.new_event_loop()) as loop:
         index, vectors = _index(Path(folder), model, size, seed)
-        times = _in_turn(_tasks(Path(folder), index, vectors, model), repeats)
+        times = _in_turn(_tasks(Path(folder), index, vectors, model, loop), repeats)
+        loop.run_until_complete(loop.shutdown_default_executor())
     medians = {name: float(np.median(values)) for name, values in times.items()}
     least = medians["encode"] + medians["product"]
     return {
@@ -107,11 +109,12 @@ def _index(folder: Path, model: Aladin, size: int, seed: int) -> tuple[Index, to
     return index, vectors
 
 
-def _tasks(folder: Path, index: Index, vectors: torch.Tensor, model: Aladin) -> dict[str, Callable[[int], object]]:
+def _tasks(
+    folder: Path, index: Index, vectors: torch.Tensor, model: Aladin, loop: asyncio.AbstractEventLoop
+) -> dict[str, Callable[[int], object]]:
     searcher = PictureSearch(index.folder, model)
     app: ASGIApp = make_app(searcher, Thumbnails(), Defaults(SHOWN // 2, NAMED))
     app = Guard(app, names=frozenset({"localhost"}), port=80, token=None)
-    loop = asyncio.new_event_loop()
     photograph = folder / "photograph.jpg"
     _photograph().save(photograph, quality=92)
     shown = _real_files(folder, searcher)
@@ -131,7 +134,7 @@ def _tasks(folder: Path, index: Index, vectors: torch.Tensor, model: Aladin) -> 
         "encode": lambda n: model.encode_texts([QUERIES[n]]),
         "product": lambda n: vectors @ queries[n],
         "page": lambda n: get(f"/?q={quote(QUERIES[n])}"),
-        "name": lambda n: searcher.index.entries(rows),
+        "name": lambda n: index.entries(rows),
         "thumbnails": lambda n: [get(f"/thumb/{name}") for name in shown[n]],
         **{name: lambda n, side=side: read(side) for name, side in sides.items()},  # type: ignore[misc]
     }

@@ -6,6 +6,7 @@ index as it was. Paths are stored as the bytes of the file system, which need no
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -59,11 +60,24 @@ class Place(NamedTuple):
     row: int
 
 
+class _Reader:
+    """A connection that only reads, closed with its owner; opening one takes longer than most queries."""
+
+    def __init__(self, path: Path) -> None:
+        address = path.resolve().as_uri() + "?mode=ro"
+        self.db = sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)  # whoever closes it
+
+    def __del__(self) -> None:
+        if hasattr(self, "db"):
+            self.db.close()
+
+
 class Catalogue:
-    """Queries to the SQLite file. Each opens its own connection, so threads need not share one."""
+    """Queries to the SQLite file. Every thread reads through its own connection."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.readers = threading.local()
 
     def create(self) -> None:
         with self.transaction() as db:
@@ -84,8 +98,9 @@ class Catalogue:
     def ask(self, question: str, *values: object, types: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """The rows of an answer, whose columns must have these types: SQLite stores anything anywhere."""
         try:
-            with closing(sqlite3.connect(self.path.resolve().as_uri() + "?mode=ro", uri=True, timeout=30)) as db:
-                rows = db.execute(question, values).fetchall()
+            if not hasattr(self.readers, "current"):
+                self.readers.current = _Reader(self.path)
+            rows = self.readers.current.db.execute(question, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._unusable(error) from error
         for row in rows:

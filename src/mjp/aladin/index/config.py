@@ -35,7 +35,7 @@ class IndexConfig:
                 "ratio, or another folder"
             )
 
-    def check_model(self, model: str, folder: Path) -> None:
+    def check_model(self, model: str, folder: Path | str) -> None:
         if model != self.model:
             raise InputError(
                 f"{folder} was made by another model ({self.model}, from {self.source}; this one is {model}): pass "

@@ -20,6 +20,7 @@ from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 
 Engine = Literal["exact", "ivf", "hnsw"]
+BLOCK = 512  # rows whose maximum is looked at first
 _unwritten: dict[Path, Any] = {}  # the last structure that could not be written, by the path it would have
 
 
@@ -49,7 +50,8 @@ def cosines(index: Index, query: Tensor) -> Tensor:
     """(N,) of every picture with a vector (D,)."""
     if not len(index):
         raise InputError(f"{index.folder} contains no pictures: mjp aladin index adds some")
-    return torch.cat([chunk.vector @ query.float().cpu() for chunk in index.chunks])
+    pieces = [piece @ query.float().cpu() for piece in index.vectors()]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 def best_rows(scores: Tensor, k: int, passing: Tensor | None = None) -> Neighbours:
@@ -57,8 +59,19 @@ def best_rows(scores: Tensor, k: int, passing: Tensor | None = None) -> Neighbou
     if passing is not None:
         scores = scores.masked_fill(~passing, -torch.inf)
         k = min(k, int(passing.sum()))
-    best = scores.topk(min(k, len(scores)))
-    return _ordered(best.values, best.indices)
+    k = min(k, len(scores))
+    rows = torch.arange(len(scores)) if len(scores) <= k * BLOCK else _candidates(scores, k)
+    best = scores[rows].topk(k)
+    return _ordered(best.values, rows[best.indices])
+
+
+def _candidates(scores: Tensor, k: int) -> Tensor:
+    """Rows among which the k best are: those of the k blocks with the largest maxima. Much quicker than topk of all."""
+    whole = len(scores) // BLOCK
+    blocks = scores[: whole * BLOCK].view(whole, BLOCK)
+    best = blocks.amax(1).topk(min(k, whole)).indices.unsqueeze(1)  # (k, 1)
+    rest = torch.arange(whole * BLOCK, len(scores))
+    return torch.cat([(best * BLOCK + torch.arange(BLOCK)).flatten(), rest])
 
 
 def _faiss(index: Index, query: Tensor, k: int, engine: Engine) -> tuple[Tensor, Tensor] | None:

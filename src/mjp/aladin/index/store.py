@@ -33,6 +33,7 @@ from mjp.common.errors import InputError
 
 CATALOGUE = "catalogue.sqlite"
 LOCK = ".lock"
+MAX_COPY = 2**30  # bytes of vectors that are copied into memory
 
 
 class Index:
@@ -47,6 +48,8 @@ class Index:
     def _reload(self) -> None:
         """Read the chunk layout from the catalogue."""
         self.__dict__.pop("chunks", None)
+        self._matrix: Tensor | None = None
+        self._asked = False
         self.layout = self.catalogue.chunks()
         self.ends = torch.tensor([count for _, count in self.layout], dtype=torch.int64).cumsum(0)
 
@@ -60,17 +63,25 @@ class Index:
         """Vectors float32, tokens float16, straight from the disk."""
         return [self._mapped(number, rows) for number, rows in self.layout]
 
+    def vectors(self) -> list[Tensor]:
+        """All vectors (n, D), piece by piece, in the order of the rows.
+
+        Asked again, an index that stays open has copied them into one matrix, if that is small enough: the product with
+        it is a quarter faster than with many memory-mapped pieces.
+        """
+        pieces = [chunk.vector for chunk in self.chunks]
+        if self._matrix is None and self._asked and sum(piece.nbytes for piece in pieces) <= MAX_COPY:
+            self._matrix = torch.cat(pieces)
+        self._asked = True
+        return pieces if self._matrix is None else [self._matrix]
+
     def codes(self, rows: Tensor) -> Codes:
         """The codes of some rows, tokens as float32."""
         which = torch.bucketize(rows, self.ends, right=True)
-        parts, places = [], []
-        for chunk in which.unique().tolist():
-            here = (which == chunk).nonzero()[:, 0]
-            first = int(self.ends[chunk - 1]) if chunk else 0
-            parts.append([tensor[rows[here] - first] for tensor in self.chunks[chunk]])
-            places.append(here)
-        order = torch.cat(places).argsort()
-        codes = Codes(*(torch.cat(column)[order] for column in zip(*parts, strict=True)))
+        starts = self.ends - torch.tensor([count for _, count in self.layout])
+        places = list(zip(which.tolist(), (rows - starts[which]).tolist(), strict=True))
+        # views first, then one copy: a few rows of many chunks are read in microseconds
+        codes = Codes(*(torch.stack([self.chunks[n][field][row] for n, row in places]) for field in range(4)))
         return codes._replace(tokens=codes.tokens.float())
 
     def _place(self, row: int) -> tuple[int, int]:

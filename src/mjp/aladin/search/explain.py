@@ -9,13 +9,13 @@ best patch is drawn. Without the file, or with hidden positions, the map uses th
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.tokenizer import words_of
@@ -33,25 +33,32 @@ class Word(NamedTuple):
     hidden: bool  # whether that patch has no place, because it was encoded under E_unk
 
 
+class Stored(NamedTuple):
+    """A picture of an index: its codes, where its file is, and whether positions were hidden when it was encoded."""
+
+    codes: Codes
+    paths: list[Path]
+    masked: bool
+
+
 def explain(
-    index: Index,
+    stored: Stored,
     model: Aladin,
     text: str,
     query: Codes,
-    row: int,
     *,
     max_pixels: int | None = None,
     decoding: AbstractContextManager[object] | None = None,
 ) -> list[Word]:
-    """How each word of a query matches the picture in a row; `decoding` is held while its file is decoded."""
-    picture = index.codes(torch.tensor([row]))
+    """How each word of a query matches a picture; `decoding` is held while its file is decoded."""
+    picture = stored.codes
     pieces = list(pieces_of_words(model, text))
     padding = ~picture.valid[0].unsqueeze(1)
     tokens = normalize(picture.tokens[0], dim=-1)  # float16 leaves them not quite of length 1
     cosines = (tokens @ query.tokens[0][query.valid[0]].cpu().T).masked_fill(padding, -torch.inf)  # (R, L)
     scores = [float(cosines[:, columns].max(0).values.sum()) for _, columns in pieces]
     with decoding or nullcontext():
-        alone = _patches_of_file(index, model, row, max_pixels)
+        alone = _patches_of_file(stored, model, max_pixels)
     if alone is None:
         maps = [cosines[:, columns].max(1).values for _, columns in pieces]
     else:
@@ -65,12 +72,11 @@ def explain(
     ]
 
 
-def _patches_of_file(index: Index, model: Aladin, row: int, max_pixels: int | None) -> Tensor | None:
+def _patches_of_file(stored: Stored, model: Aladin, max_pixels: int | None) -> Tensor | None:
     """(R, A) tokens of patches encoded alone; None if places are hidden, or no file can be read."""
-    if index.config.mask_ratio:
+    if stored.masked:
         return None
-    paths = index.catalogue.paths(index.id(row))
-    picture = first_readable(paths, max_pixels=max_pixels, at_least=2 * max(model.vision.size))
+    picture = first_readable(stored.paths, max_pixels=max_pixels, at_least=2 * max(model.vision.size))
     if picture is None:
         return None
     return patches_alone(model, model.vision.tokens(model.vision.prepare(picture).unsqueeze(0)))[0].cpu()

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,17 +14,11 @@ from mjp.aladin.index.neighbours import Engine
 from mjp.aladin.index.store import Index, index_state
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
-from mjp.aladin.search.two_stage import Hit, Match, match_hits, two_stage
+from mjp.aladin.search.gallery import Stages
+from mjp.aladin.search.two_stage import match_hits, two_stage
 
 FILTERS = 8  # whose rows are remembered
-
-
-class Stages(NamedTuple):
-    """The matches of a query after either stage, and how many pictures there are to match."""
-
-    vector: list[Match]
-    reranked: list[Match]
-    total: int
+ENTRIES = 4096  # pictures whose paths are remembered: a page asks for those of its matches again
 
 
 class LocalGallery:
@@ -38,6 +31,7 @@ class LocalGallery:
         self.state = index_state(folder)
         self._index = Index(folder)
         self.filtered: OrderedDict[Filter, Tensor] = OrderedDict()
+        self.entries: OrderedDict[str, Entry] = OrderedDict()
 
     @property
     def index(self) -> Index:
@@ -49,6 +43,7 @@ class LocalGallery:
                 if index.stamp != self._index.stamp or index.config != self._index.config:
                     self._index = index
                 self.filtered.clear()
+                self.entries.clear()
                 self.state = state
             return self._index
 
@@ -64,26 +59,39 @@ class LocalGallery:
         return len(self.index)
 
     def stages(self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter) -> Stages:
-        """The matches from window.start to window.stop, by vector and with the first `rerank` sorted by alignment."""
         index = self.index
         passing = self._passing(index, where) if where else None
         total = len(index) if passing is None else int(passing.sum())
         vector, reranked = two_stage(index, model, query, window.stop, rerank, self.engine, passing)
         shown = {hit.row: hit for hit in [*vector[window], *reranked[window]]}
         matches = dict(zip(shown, match_hits(index, list(shown.values())), strict=True))
-        return Stages(*([_scored(matches[hit.row], hit) for hit in hits[window]] for hits in (vector, reranked)), total)
+        self._remember([Entry(match.id, match.paths, match.date) for match in matches.values()])
+        return Stages(
+            [matches[hit.row]._replace(alignment=hit.alignment) for hit in vector[window]],
+            [matches[hit.row]._replace(alignment=hit.alignment) for hit in reranked[window]],
+            total,
+        )
 
     def codes(self, picture: str) -> Codes | None:
-        """The codes of one picture; None if it is not in the index."""
         index = self.index
         row = index.row(picture)
         return None if row is None else index.codes(torch.tensor([row]))
 
     def entry(self, picture: str) -> Entry | None:
-        """Paths and date of one picture; None if it is not in the index."""
         index = self.index
-        row = index.row(picture)
-        return None if row is None else index.entries([row])[0]
+        with self.lock:
+            entry = self.entries.get(picture)
+        if entry is None:
+            row = index.row(picture)
+            entry = None if row is None else index.entries([row])[0]
+            self._remember([] if entry is None else [entry])
+        return entry
+
+    def _remember(self, entries: list[Entry]) -> None:
+        with self.lock:
+            self.entries |= {entry.id: entry for entry in entries}
+            while len(self.entries) > ENTRIES:
+                self.entries.popitem(last=False)
 
     def _passing(self, index: Index, where: Filter) -> Tensor:
         with self.lock:
@@ -92,7 +100,3 @@ class LocalGallery:
                 while len(self.filtered) > FILTERS:
                     self.filtered.popitem(last=False)
             return self.filtered[where]
-
-
-def _scored(match: Match, hit: Hit) -> Match:
-    return match._replace(alignment=hit.alignment)

@@ -32,7 +32,7 @@ def read_options(options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
     return Request(text=options["query"], where=where, **asked), settings
 
 
-def print_paths(request: Request, index: Path, *, null: bool, **settings: Any) -> dict[str, Any]:
+def print_paths(request: Request, index: str, *, null: bool, **settings: Any) -> dict[str, Any]:
     """The first path of every match as the file system has it, bytes that are not text included."""
     matches = open_index(index, **settings).stages(request).reranked
     end = "\0" if null else "\n"
@@ -48,7 +48,7 @@ def print_paths(request: Request, index: Path, *, null: bool, **settings: Any) -
 
 def search_and_draw(
     request: Request,
-    index: Path,
+    index: str,
     *,
     explain: bool,
     engine: Engine,

@@ -9,13 +9,14 @@ from mjp.aladin.index.catalogue import Entry
 from mjp.aladin.index.config import IndexConfig
 from mjp.aladin.index.filters import EVERYTHING, Filter
 from mjp.aladin.index.neighbours import Engine
-from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.model.text import unknown_words
-from mjp.aladin.search.explain import Word, explain, unread_words
-from mjp.aladin.search.local import LocalGallery, Stages
+from mjp.aladin.search.explain import Stored, Word, explain, unread_words
+from mjp.aladin.search.gallery import Gallery, Stages
+from mjp.aladin.search.local import LocalGallery
+from mjp.aladin.search.qdrant import is_qdrant, open_qdrant
 from mjp.aladin.search.request import Request, Sort, combined
 from mjp.aladin.search.two_stage import Match, encode_picture, encode_query
 from mjp.common.device import pick_device
@@ -29,12 +30,15 @@ class PictureSearch:
     The index may change while it is open: every search sees its present state.
     """
 
-    def __init__(self, folder: Path, model: Aladin, *, engine: Engine = "exact", max_pixels: int | None = None) -> None:
+    def __init__(
+        self, source: Path | Gallery, model: Aladin, *, engine: Engine = "exact", max_pixels: int | None = None
+    ) -> None:
+        """`source`: folder of an index, or where else the codes are."""
         if max_pixels is not None:
             whole("--max-pixels", max_pixels, least=1)
         self.model = model
         self.max_pixels = max_pixels
-        self._gallery = LocalGallery(folder, engine)
+        self._gallery: Gallery = LocalGallery(source, engine) if isinstance(source, Path) else source
         self._checked: IndexConfig | None = None
         self.gallery  # noqa: B018  refuses an index of another model
 
@@ -42,18 +46,13 @@ class PictureSearch:
         return len(self.gallery)
 
     @property
-    def gallery(self) -> LocalGallery:
+    def gallery(self) -> Gallery:
         """Where the codes of the pictures are; refused if another model made them."""
         config = self._gallery.config
         if config is not self._checked:
-            config.check_model(self._model_hash, self._gallery.folder)
+            config.check_model(self._model_hash, self._gallery.name)
             self._checked = config
         return self._gallery
-
-    @property
-    def index(self) -> Index:
-        """The index as it is now."""
-        return self.gallery.index
 
     @cached_property
     def _model_hash(self) -> str:
@@ -131,13 +130,14 @@ class PictureSearch:
         Returns:
             None if the index does not contain the picture.
         """
-        index = self.index
-        row = index.row(picture)
-        if row is None:
+        gallery = self.gallery
+        codes, entry = gallery.codes(picture), gallery.entry(picture)
+        if codes is None or entry is None:
             return None
-        limits = {"max_pixels": self.max_pixels, "decoding": decoding or nullcontext()}
+        stored = Stored(codes, entry.paths, gallery.config.mask_ratio > 0)
+        limits: dict[str, Any] = {"max_pixels": self.max_pixels, "decoding": decoding or nullcontext()}
         terms = [term.text for term in Request(text=text).terms if not term.minus]
-        words = (explain(index, self.model, t, encode_query(self.model, t), row, **limits) for t in terms)  # type: ignore[arg-type]
+        words = (explain(stored, self.model, term, encode_query(self.model, term), **limits) for term in terms)
         return [word for part in words for word in part]
 
     def notes(self, text: str) -> list[str]:
@@ -161,12 +161,12 @@ def open_index(
     """Open an index for searching.
 
     Args:
-        folder: folder of the index.
+        folder: folder of the index, or qdrant:URL/NAME for what `mjp aladin push` has sent there.
         model: folder of the model; default: the one that made the index.
         engine: "exact" compares with every vector; "ivf" and "hnsw" are approximate (mjp[faiss]), for millions.
         max_pixels: refuse pictures with more pixels; default: 100 million, or the variable MJP_MAX_PIXELS.
         device: auto, cpu, cuda, ...
     """
-    source = Index(Path(folder)).config.source
-    aladin = find_aladin(str(model or source)).to(pick_device(device))
-    return PictureSearch(Path(folder), aladin, engine=engine, max_pixels=max_pixels)
+    gallery = open_qdrant(str(folder)) if is_qdrant(str(folder)) else LocalGallery(Path(folder), engine)
+    aladin = find_aladin(str(model or gallery.config.source)).to(pick_device(device))
+    return PictureSearch(gallery, aladin, max_pixels=max_pixels)

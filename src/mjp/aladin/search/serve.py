@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(
-    index: Path,
+    index: str,
     *,
     host: str,
     port: int,
@@ -43,7 +43,7 @@ def serving(
     check_token(host, token)
     megabytes = whole("--thumbnail-mb", thumbnail_mb)
     searcher = open_index(index, model=model, engine=engine, max_pixels=max_pixels, device=device)
-    files = ThumbnailFiles(thumbnail_folder(index), megabytes * 1_000_000) if megabytes else None
+    files = ThumbnailFiles(thumbnail_folder(Path(index)), megabytes * 1_000_000) if megabytes else None
     thumbnails = Thumbnails(files, max_pixels=max_pixels)
     with make_server(searcher, thumbnails, Defaults(k, rerank), host=host, port=port, token=token) as server:
         name = "127.0.0.1" if host in ("0.0.0.0", "localhost") else f"[{host}]" if ":" in host else host

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from mjp.aladin.index.duplicates import Group
 from mjp.aladin.search.explain import Word
 from mjp.aladin.search.two_stage import Match
 from mjp.common.terminal import printable
@@ -36,3 +37,24 @@ def match_entries(matches: list[Match], words: dict[str, list[Word]]) -> list[di
 
 def word_entries(words: list[Word]) -> list[dict[str, Any]]:
     return [{"word": word.text, "score": word.score, "patch": None if word.hidden else word.patch} for word in words]
+
+
+def group_text(groups: list[Group]) -> str:
+    """Groups of near-duplicates, a path on a line, and a blank line between them."""
+    blocks = []
+    for group in groups:
+        paths = [printable(path) for entry in group.pictures for path in entry.paths]
+        blocks.append("\n".join([f"{group.similarity:.3f}", *(f"  {path}" for path in paths)]))
+    return "\n\n".join([*blocks, f"{len(groups)} groups"])
+
+
+def group_entries(groups: list[Group]) -> list[dict[str, Any]]:
+    return [
+        {
+            "similarity": group.similarity,
+            "pictures": [
+                {"id": entry.id, "paths": [printable(path) for path in entry.paths]} for entry in group.pictures
+            ],
+        }
+        for group in groups
+    ]

@@ -21,8 +21,8 @@ from mjp.common.results import Results
 
 @dataclass
 class Options:
-    index: tyro.conf.Positional[Path]
-    """Folder of the index."""
+    index: tyro.conf.Positional[str]
+    """Folder of the index, or qdrant:URL/NAME for what mjp aladin push has sent there."""
     query: tyro.conf.Positional[str] = ""
     """What to look for, in words."""
     picture: Path | None = None

@@ -6,7 +6,6 @@ machines can connect if they know the --token. /api/search and the rest of docs/
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -16,8 +15,8 @@ from mjp.common.results import Results
 
 @dataclass
 class Options:
-    index: tyro.conf.Positional[Path]
-    """Folder of the index."""
+    index: tyro.conf.Positional[str]
+    """Folder of the index, or qdrant:URL/NAME for what mjp aladin push has sent there."""
     port: int = 8377
     """Port to listen on; 0 takes any free one."""
     host: str = "127.0.0.1"

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mjp.aladin.index.filters import Filter, make_filter
-from mjp.aladin.search.request import Request
+from mjp.aladin.search.request import Request, Sort
 from mjp.common.errors import InputError, shorten
 
 MAX_QUERY = 500  # characters
@@ -33,7 +33,7 @@ def read_request(parameters: Mapping[str, str], defaults: Defaults) -> Request:
         offset=_number(parameters, "offset", (page - 1) * k),
         rerank=_number(parameters, "rerank", defaults.rerank, most=max(defaults.rerank, MAX_K)),
         where=read_filter(parameters),
-        sort=parameters.get("sort") or "score",  # type: ignore[arg-type]  Request checks it
+        sort=cast(Sort, parameters.get("sort") or "score"),  # Request checks it
     )
 
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -62,7 +62,7 @@ def make_server(
     with listen(host, port) as listening:
         names = {"localhost", LOOPBACK, "[::1]"} if is_loopback(host) else {"localhost", socket.gethostname().lower()}
         guard = {"names": frozenset(names), "port": listening.getsockname()[1], "token": token}
-        yield Server(Guard(make_app(searcher, thumbnails, defaults), **guard), listening)  # type: ignore[arg-type]
+        yield Server(Guard(make_app(searcher, thumbnails, defaults), **guard), listening)
 
 
 def check_token(host: str, token: str | None) -> None:
@@ -100,8 +100,7 @@ class Deadline(H11Protocol):
         self._look_again(self.cycle)
 
     def _look_again(self, request: object) -> None:
-        loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.watch = loop.call_later(TIMEOUT, self._cut_if_still, request)
+        self.watch = self.loop.call_later(TIMEOUT, self._cut_if_still, request)
 
     def _cut_if_still(self, request: object) -> None:
         if self.transport.is_closing():

@@ -1,0 +1,105 @@
+"""Pictures that are nearly the same: another size, another compression, a small crop, the next shot of a series.
+
+Two pictures count as such if their vectors are close, and then their patches place by place: pictures of the same kind
+of thing often have similar vectors, but hardly ever the same thing in every place. Where positions were hidden there is
+no place by place, and the vectors decide alone.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from mjp.aladin.index.catalogue import Entry
+from mjp.aladin.index.store import Index
+from mjp.common.errors import InputError
+from mjp.common.progress import track
+from mjp.common.validate import number
+
+BLOCK = 2048  # rows that are compared at once: 16 MB of cosines
+
+
+class Group(NamedTuple):
+    """Pictures of which each is nearly the same as another one of the group, the oldest first."""
+
+    pictures: list[Entry]
+    similarity: float  # of the least similar pair that joined it
+
+
+def duplicate_groups(index: Index, threshold: float) -> list[Group]:
+    """Groups of near-duplicates, the most similar first; a picture at several paths is a group of its own paths too."""
+    if number("--threshold", threshold, least=0) > 1:
+        raise InputError(f"--threshold is a cosine and at most 1, not {threshold}")
+    pairs = [pair for rows, others in _close(index, threshold) for pair in _confirmed(index, rows, others, threshold)]
+    groups = _joined(pairs)
+    entries = iter(index.entries([row for rows, _ in groups for row in rows]))
+    found = [Group(_by_age([next(entries) for _ in rows]), similarity) for rows, similarity in groups]
+    joined = {entry.id for group in found for entry in group.pictures}
+    copies = [Group([entry], 1.0) for entry in _at_several_paths(index) if entry.id not in joined]
+    return sorted([*found, *copies], key=lambda group: -group.similarity)
+
+
+def _close(index: Index, threshold: float) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pairs of rows, the first below the second, whose vectors are close."""
+    if not len(index):
+        return
+    vectors = torch.cat(index.vectors())
+    for start in track(range(0, len(vectors), BLOCK), "comparing"):
+        for other in range(start, len(vectors), BLOCK):
+            cosines = vectors[start : start + BLOCK] @ vectors[other : other + BLOCK].T
+            rows, others = (cosines >= threshold).nonzero(as_tuple=True)
+            below = rows + start < others + other
+            if bool(below.any()):
+                yield rows[below] + start, others[below] + other
+
+
+def _confirmed(index: Index, rows: Tensor, others: Tensor, threshold: float) -> Iterator[tuple[int, int, float]]:
+    """The pairs whose patches are close too, and the cosine of either, whichever is smaller."""
+    for first, second in zip(rows.split(BLOCK // 16), others.split(BLOCK // 16), strict=True):
+        a, b = index.codes(first), index.codes(second)
+        similarity = (a.vector * b.vector).sum(1)
+        if not index.config.mask_ratio:
+            both = a.valid & b.valid
+            cosines = (normalize(a.tokens, dim=-1) * normalize(b.tokens, dim=-1)).sum(-1)  # (P, R)
+            similarity = similarity.minimum((cosines * both).sum(1) / both.sum(1).clamp(min=1))
+        for row, other, cosine in zip(first.tolist(), second.tolist(), similarity.tolist(), strict=True):
+            if cosine >= threshold:
+                yield row, other, min(cosine, 1.0)
+
+
+def _joined(pairs: list[tuple[int, int, float]]) -> list[tuple[list[int], float]]:
+    """Pairs as groups: whoever is paired with a member belongs to it."""
+    parent: dict[int, int] = {}
+
+    def root(row: int) -> int:
+        while parent.setdefault(row, row) != row:
+            parent[row] = parent[parent[row]]
+            row = parent[row]
+        return row
+
+    joins: list[tuple[int, float]] = []
+    for row, other, cosine in sorted(pairs, key=lambda pair: -pair[2]):  # the closest first
+        if root(row) != root(other):
+            parent[root(other)] = root(row)
+            joins.append((row, cosine))
+    members: dict[int, list[int]] = {}
+    for row in sorted(parent):
+        members.setdefault(root(row), []).append(row)
+    lowest: dict[int, float] = {}
+    for row, cosine in joins:
+        lowest[root(row)] = min(cosine, lowest.get(root(row), 1.0))
+    return [(rows, lowest[name]) for name, rows in members.items()]
+
+
+def _by_age(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: (entry.date, entry.paths))
+
+
+def _at_several_paths(index: Index) -> list[Entry]:
+    several = index.catalogue.ask(
+        "SELECT p.chunk, p.row FROM pictures p JOIN files f ON f.id = p.id GROUP BY p.id HAVING COUNT(*) > 1",
+        types=(int, int),
+    )
+    return list(index.catalogue.entries([(chunk, row) for chunk, row in several]).values())
