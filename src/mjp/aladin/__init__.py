@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mjp.aladin.index.filters import Filter as Filter
+    from mjp.aladin.index.filters import make_filter as make_filter
     from mjp.aladin.index.intake import index_pictures as index_pictures
     from mjp.aladin.index.report import IndexReport as IndexReport
     from mjp.aladin.model.aladin import Aladin as Aladin
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Aladin": "mjp.aladin.model.aladin",
+    "Filter": "mjp.aladin.index.filters",
     "IndexReport": "mjp.aladin.index.report",
     "Match": "mjp.aladin.search.two_stage",
     "PictureSearch": "mjp.aladin.search.searcher",
     "Word": "mjp.aladin.search.explain",
     "index_pictures": "mjp.aladin.index.intake",
+    "make_filter": "mjp.aladin.index.filters",
     "open_index": "mjp.aladin.search.searcher",
 }
 __all__ = list(_HOME)
