@@ -171,3 +171,12 @@ def test_an_unknown_rotation_is_for_rotary_models() -> None:
         mjp.MJP(vit(), mjp.variant("J", unknown_rotation="learned"))
     with pytest.raises(mjp.InputError, match="set position='unknown'"):
         mjp.variant("E", unknown_rotation="learned")
+
+
+def test_the_table_in_place_of_rotations_survives_saving(tmp_path: Any) -> None:
+    """A rotary model and its absolute twin have one name in timm and differ in arguments that the model shows."""
+    twin = timm.create_model("vit_small_patch16_rope_224", use_rot_pos_emb=False, use_abs_pos_emb=True, **SMALL_VIT)
+    model = hiding(twin)
+    model.save_pretrained(tmp_path)
+    loaded = mjp.MJP.from_pretrained(tmp_path).eval()
+    assert torch.equal(loaded(pictures(2), half_masked(2)).logits, model(pictures(2), half_masked(2)).logits)

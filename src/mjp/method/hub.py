@@ -21,6 +21,7 @@ import torch
 from huggingface_hub import ModelHubMixin, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from safetensors.torch import save_file
+from timm.models import Beit, Eva, VisionTransformer
 from torch import Tensor, nn
 
 from mjp.common.errors import InputError, first_line, shorten
@@ -216,7 +217,9 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "dynamic_img_size": lambda m: m.dynamic_img_size,
     "dynamic_img_pad": lambda m: m.patch_embed.dynamic_img_pad,
     "global_pool": lambda m: m.global_pool if isinstance(m.global_pool, str) else None,
-    "pos_embed": lambda m: "none" if m.pos_embed is None else "learn",
+    "pos_embed": lambda m: ("none" if m.pos_embed is None else "learn") if isinstance(m, VisionTransformer) else None,
+    "use_abs_pos_emb": lambda m: m.pos_embed is not None if isinstance(m, Eva | Beit) else None,
+    "use_rot_pos_emb": lambda m: m.rope is not None if isinstance(m, Eva) else None,
 }
 
 
