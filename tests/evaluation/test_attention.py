@@ -31,6 +31,13 @@ def test_a_model_without_class_token_is_refused() -> None:
         class_attention(mjp.MJP(timm.create_model("test_resnet"), mjp.variant("A")), torch.zeros(1, 3, 32, 32))
 
 
+@pytest.mark.parametrize("name", ["vit_small_patch16_rope_224", "beit_base_patch16_224"])
+def test_attention_with_rotations_or_biases_is_not_shown_without_them(name: str) -> None:
+    size: dict[str, Any] = {"img_size": 32, "patch_size": 8, "depth": 1, "embed_dim": 48, "num_heads": 3}
+    with pytest.raises(mjp.InputError, match="attention that is not a plain ViT's"):
+        class_attention(mjp.MJP(timm.create_model(name, **size), mjp.variant("A")), torch.zeros(1, 3, 32, 32))
+
+
 def test_no_hook_is_left_behind() -> None:
     vit: Any = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=1, embed_dim=24, num_heads=2)
     class_attention(mjp.MJP(vit, "paper"), torch.zeros(1, 3, 32, 32))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from timm.models import VisionTransformer
 from torch import Tensor
 
 from mjp.common.errors import InputError
@@ -10,7 +11,8 @@ from mjp.method.model import MJP
 
 
 def has_class_token(model: MJP) -> bool:
-    return getattr(model.model, "cls_token", None) is not None and hasattr(model.model, "blocks")
+    """Whether its attention can be computed again here; rotations and biases, which others have, would be missing."""
+    return isinstance(model.model, VisionTransformer) and model.model.cls_token is not None
 
 
 @torch.no_grad()
@@ -21,7 +23,7 @@ def class_attention(model: MJP, images: Tensor) -> Tensor:
     """
     backbone: Any = model.eval().model
     if not has_class_token(model):
-        raise InputError(f"this {type(backbone).__name__} has no class token whose attention could be shown")
+        raise InputError(f"this {type(backbone).__name__} has no class token, or attention that is not a plain ViT's")
     attention = backbone.blocks[-1].attn
     inputs: list[Tensor] = []
     handle = attention.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
