@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from mjp.pictures.sets import embedded
 
-SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 96, "depth": 4, "num_heads": 3, "num_classes": 10}
+SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 96, "depth": 4, "num_heads": 3, "num_classes": 10}
 
 
 def pictures(split: str) -> tuple[Tensor, Tensor]:
