@@ -22,12 +22,12 @@ from torch.nn.functional import cross_entropy
 
 from mjp.pictures.sets import embedded
 
-SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 96, "depth": 4, "num_heads": 3, "num_classes": 10}
+SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 96, "depth": 4, "num_heads": 3}
 
 
 def pictures(split: str) -> tuple[Tensor, Tensor]:
     """The embedded pictures, normalised, and their classes."""
-    source: Any = embedded(split)  # type: ignore[arg-type]
+    source: Any = embedded(split)
     pixels = torch.from_numpy(source.pixels).permute(0, 3, 1, 2).float() / 127.5 - 1
     return pixels, torch.tensor(source.labels)
 
@@ -42,7 +42,9 @@ def biases(network: Any) -> tuple[Tensor, Tensor]:
 def train(seed: int, weight: float, epochs: int) -> dict[str, float]:
     """Top-1 on the held-out pictures and the error of a linear fit, after training with this weight of the loss."""
     torch.manual_seed(seed)
-    network: Any = timm.create_model("vit_relpos_small_patch16_224", rel_pos_type="bias", init_values=0.1, **SMALL)
+    network: Any = timm.create_model(
+        "vit_relpos_small_patch16_224", rel_pos_type="bias", init_values=0.1, num_classes=10, **SMALL
+    )
     head = torch.nn.Linear(12, 2)
     model = mjp.MJP(network, mjp.variant("G", ratio=0.27, seed=seed)).train()
     images, labels = pictures("train")
