@@ -55,6 +55,10 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
         (),
         "--models tiny --defences none --attacks direct --pictures 1 --accuracy 20 --out out/audit",
     ),
+    "federate": (
+        (),
+        "--model tiny --defences none --clients 2 --rounds 1 --attacks direct --accuracy 20 --out out/federate",
+    ),
     "segment": (
         (),
         f"--data scenes --model swin_tiny_patch4_window7_224 --model-kwargs {' '.join(TINY_SWIN)} --crop 64 --epochs 1 "

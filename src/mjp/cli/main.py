@@ -26,6 +26,7 @@ COMMANDS = {
         "see what an update of Flower, PySyft or your own code gives away",
     ),
     "audit": ("mjp.cli.audit", "models × defences × attacks: what leaks, with intervals; killable and resumable"),
+    "federate": ("mjp.cli.federate", "federated training, round by round: accuracy, and what every update gives away"),
     "reproduce": (
         "mjp.cli.reproduce",
         "every table of the paper in miniature, with error bars and a verdict on each claim",

@@ -14,7 +14,10 @@ from mjp.pictures.decode import read_png
 
 USUAL = Path("out")
 METRICS = "metrics.jsonl"
-ADVICE = "name folders that mjp eval, study, train, segment, reproduce, attack, audit, or aladin eval and bench wrote"
+ADVICE = (
+    "name folders that mjp eval, study, train, segment, reproduce, attack, audit, federate, or aladin eval and bench "
+    "wrote"
+)
 Part = TypeVar("Part")
 
 

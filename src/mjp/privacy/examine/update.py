@@ -88,7 +88,7 @@ def open_update(
     info: Info | None,
     model: nn.Module | str,
     *,
-    prior: Path | None = None,
+    prior: Prior | Path | None = None,
     pretrained: bool = False,
     seed: int = 0,
 ) -> OpenUpdate:
@@ -114,7 +114,8 @@ def open_update(
     full_info = UpdateInfo(**{**defaults, **stated})
     update = Update(drop_adapters(tensors), full_info)
     weights_known = before is not None or pretrained or not (isinstance(model, str) and model.startswith("timm:"))
-    target = OpenUpdate(update, subject, network, find_prior(prior, subject.size), weights_known)
+    prior = prior if isinstance(prior, Prior) else find_prior(prior, subject.size)
+    target = OpenUpdate(update, subject, network, prior, weights_known)
     gaps = parameter_gaps(tensors)
     if not target.is_empty:
         view = View(update, network, target.prior)  # checks names, shapes and numbers before anything is tried

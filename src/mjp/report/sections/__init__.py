@@ -11,6 +11,7 @@ from mjp.report.sections import (
     accuracy,
     attention,
     comparison,
+    federated,
     leakage,
     making,
     positions,
@@ -35,7 +36,7 @@ class Section(Protocol):
 
 
 SECTIONS: tuple[Section, ...] = (
-    *(summary, reproduction, training, accuracy, robustness, segmentation, positions, attention, leakage, retrieval),
-    *(comparison, making),
+    *(summary, reproduction, training, accuracy, robustness, segmentation, positions, attention, leakage, federated),
+    *(retrieval, comparison, making),
 )
 KINDS = tuple(dict.fromkeys(kind for section in SECTIONS for kind in section.KINDS))

@@ -1,0 +1,1 @@
+"""Federated training of a small ViT with MJP, every update audited before it leaves."""

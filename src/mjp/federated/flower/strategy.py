@@ -1,0 +1,168 @@
+"""AuditedStrategy: any strategy of Flower, with a log of the audit, faults kept out, and a run that can continue."""
+
+from collections.abc import Callable, Iterable
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+
+from mjp.federated.flower.records import arrays_of, first_config, first_metrics, tensors_of
+from mjp.federated.journal import Entry, Journal, entry_of_figures
+from mjp.federated.leak_log import LeakLog
+from mjp.federated.screen import fault_of
+from mjp.federated.summary import finish, round_line
+
+WEIGHT = "num-examples"
+
+
+class AuditedStrategy(Strategy):
+    """Wraps a strategy.
+
+    Every round it writes down what the clients' audits found, keeps replies out of the average that are not of this
+    model or not finite, and saves the global weights: the same command continues a run that was killed. State that
+    the wrapped strategy itself keeps between rounds (momentum of FedAdam and the like) starts anew then.
+
+    Args:
+        strategy: What aggregates.
+        folder: For journal.json, results.json and the charts. `mjp report PAGE.html FOLDER` shows them.
+        settings: Whatever describes the run; a folder with other settings is refused. `model` and `defence` are shown.
+        leak_log: Keep the updates in this folder for `mjp attack-update`; None keeps nothing.
+        max_megabytes: Bound of the leak log.
+        info: For the leak log, what is public about every update beside its numbers: `lr`, `batch`, `steps`, `size`, …
+        min_updates: A round with fewer usable updates ends the run with an error.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        folder: Path,
+        *,
+        settings: dict[str, Any] | None = None,
+        leak_log: Path | None = None,
+        max_megabytes: float = 500,
+        info: dict[str, Any] | None = None,
+        min_updates: int = 1,
+    ) -> None:
+        super().__init__()
+        self.strategy = strategy
+        self.journal = Journal(folder / "server", {"engine": "Flower", **(settings or {})})
+        self.folder = folder
+        self.log = None if leak_log is None else LeakLog(leak_log, max_megabytes=max_megabytes)
+        self.info = info or {}
+        self.min_updates = min_updates
+        self.offset = self.journal.rounds  # rounds of earlier starts
+        self.sent: dict[str, Any] = {}
+        self.asked: list[int] = []
+
+    def start(
+        self,
+        grid: Any,
+        initial_arrays: Any,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: Any = None,
+        evaluate_config: Any = None,
+        evaluate_fn: Callable[[int, Any], Any] | None = None,
+    ) -> Any:
+        """As Strategy.start, from the last finished round on; at the end results.json is there, after a failure not."""
+        (self.folder / "results.json").unlink(missing_ok=True)
+        weights = self.journal.weights()
+        if weights is not None:
+            log(INFO, "continuing after round %s, which an earlier start finished", self.offset)
+            initial_arrays = arrays_of(weights)
+        evaluate = None if evaluate_fn is None else self._noting(evaluate_fn)
+        left = max(0, num_rounds - self.offset)
+        result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, evaluate)
+        finish(self.folder, {self._name(): self.journal}, {**self.journal.settings, "rounds": num_rounds})
+        return result
+
+    def _name(self) -> str:
+        return str(self.journal.settings.get("defence", "Flower"))
+
+    def _noting(self, evaluate_fn: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+        def evaluate(server_round: int, arrays: Any) -> Any:
+            number = server_round + self.offset
+            metrics = evaluate_fn(number, arrays)
+            if metrics is not None and "accuracy" in metrics:
+                self.journal.note_accuracy(number, float(metrics["accuracy"]))
+            return metrics
+
+        return evaluate
+
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
+        self.sent = dict(arrays.to_torch_state_dict())
+        messages = list(self.strategy.configure_train(server_round + self.offset, arrays, config, grid))
+        self.asked = [message.metadata.dst_node_id for message in messages]
+        return messages
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
+        number = server_round + self.offset
+        if self.log is not None:
+            self.log.keep_weights(number, self.sent)
+        usable, entries = [], []
+        answered = set()
+        for reply in replies:
+            answered.add(reply.metadata.src_node_id)
+            entry = self._examine(number, reply)
+            entries.append(entry)
+            if not entry.fault:
+                usable.append(reply)
+        late = [Entry(round=number, client=str(node), fault="no answer") for node in self.asked if node not in answered]
+        log(INFO, round_line(number, [*entries, *late]))
+        if len(usable) < self.min_updates:
+            self.journal.entries += [*entries, *late]
+            raise RuntimeError(f"round {number}: {len(usable)} usable updates, at least {self.min_updates} are needed")
+        _share_metrics(usable)
+        arrays, metrics = self.strategy.aggregate_train(number, usable)
+        after = self.sent if arrays is None else dict(arrays.to_torch_state_dict())
+        self.journal.close_round(number, after, [*entries, *late])
+        return arrays, metrics
+
+    def _examine(self, number: int, reply: Any) -> Entry:
+        """The entry of a reply; anything wrong with it is its fault, not an exception."""
+        client = str(reply.metadata.src_node_id)
+        if reply.has_error():
+            return Entry(round=number, client=client, fault=str(reply.error.reason)[:200] or "the client failed")
+        try:
+            metrics = first_metrics(reply.content)
+            update = tensors_of(reply.content)
+            fault = fault_of(update, self.sent)
+            if not fault and not _is_weight(metrics.get(WEIGHT)):
+                fault = f"its metrics lack a positive number {WEIGHT}"
+            entry = entry_of_figures(number, client, metrics, fault=fault)
+            if self.log is not None and not fault:
+                self.log.keep_update(number, client, update, self._public(reply, metrics))
+            return entry
+        except Exception as error:
+            log(WARNING, "reply of node %s: %s", client, error)
+            return Entry(round=number, client=client, fault=f"unreadable ({type(error).__name__})")
+
+    def _public(self, reply: Any, metrics: dict[str, Any]) -> dict[str, Any]:
+        stated = {"kind": "fedavg", "batch": int(metrics[WEIGHT]), **self.info, **first_config(reply.content)}
+        return {name: value for name, value in stated.items() if name != "optimizer"}
+
+    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
+        return self.strategy.configure_evaluate(server_round + self.offset, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
+        return self.strategy.aggregate_evaluate(server_round + self.offset, replies)
+
+    def summary(self) -> None:
+        log(INFO, "\t├──> Leak audit: journal in %s", self.journal.folder)
+        self.strategy.summary()
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value < float("inf")
+
+
+def _share_metrics(replies: list[Any]) -> None:
+    """Leave only the metrics that all clients sent: a client without the mod must not stop FedAvg."""
+    names = [set(first_metrics(reply.content)) for reply in replies]
+    common = set.intersection(*names)
+    for reply in replies:
+        record = next(iter(reply.content.metric_records.values()))
+        for name in set(record) - common:
+            del record[name]

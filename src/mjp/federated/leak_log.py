@@ -1,0 +1,101 @@
+"""Leak log: the updates that a server was sent, so that attacks can run on a finished training.
+
+    LOG/round-0001/weights.safetensors       what went out to the clients
+    LOG/round-0001/CLIENT.safetensors        what one of them sent back
+    LOG/round-0001/CLIENT.json               what the server knows about it
+
+`mjp attack-update LOG/round-0001/CLIENT.safetensors --weights LOG/round-0001/weights.safetensors --model NAME` is the
+auditor's view of one update. The log holds what can be turned into pictures: whoever can read it can try. It is off
+unless a folder is named, only its owner can enter it, and it never grows beyond its bound: the oldest round goes first.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mjp.common.files import write_atomically
+from mjp.common.results import plain
+from mjp.common.validate import number
+from mjp.privacy.info import UpdateInfo
+
+WEIGHTS = "weights.safetensors"
+MEGABYTE = 10**6
+
+
+class LeakLog:
+    """A bounded folder of updates on the server.
+
+    Args:
+        folder: Where to keep them.
+        max_megabytes: The oldest rounds are removed when the folder grows beyond this.
+    """
+
+    def __init__(self, folder: Path, *, max_megabytes: float = 500) -> None:
+        self.folder = folder
+        self.max_bytes = int(number("max_megabytes", max_megabytes, least=1) * MEGABYTE)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+
+    def keep_weights(self, round_number: int, weights: Mapping[str, Tensor]) -> None:
+        """Keep what was sent out in a round."""
+        _save(self._round(round_number) / WEIGHTS, weights)
+
+    def keep_update(
+        self, round_number: int, client: str, update: Mapping[str, Tensor], info: Mapping[str, Any]
+    ) -> Path:
+        """Keep what a client sent, and what of an UpdateInfo is known about it; the oldest rounds make room.
+
+        Returns the file. What is not known can be stated later, in the options of `mjp attack-update`.
+        """
+        path = self._round(round_number) / f"{file_name(client)}.safetensors"
+        names = [field.name for field in fields(UpdateInfo)]
+        text = json.dumps(plain({name: info[name] for name in names if name in info}), indent=2) + "\n"
+        _save(path, update)
+        write_atomically(path.with_suffix(".json"), lambda temporary: temporary.write_text(text))
+        self._make_room(round_number)
+        return path
+
+    def rounds(self) -> list[Path]:
+        """The folders of the rounds, oldest first."""
+        return sorted(path for path in self.folder.glob("round-*") if path.is_dir())
+
+    def updates_of(self, client: str) -> list[Path]:
+        """The updates of one client, oldest first."""
+        paths = (folder / f"{file_name(client)}.safetensors" for folder in self.rounds())
+        return [path for path in paths if path.is_file()]
+
+    def _round(self, round_number: int) -> Path:
+        folder = self.folder / f"round-{round_number:04}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _make_room(self, present: int) -> None:
+        """Remove the oldest rounds, never the present one."""
+        sizes = {folder: _bytes_in(folder) for folder in self.rounds()}
+        for folder in [folder for folder in sizes if folder != self._round(present)]:
+            if sum(sizes.values()) <= self.max_bytes:
+                return
+            shutil.rmtree(folder)
+            del sizes[folder]
+
+
+def file_name(client: str) -> str:
+    """The name of a client, which comes from outside, as the name of a file."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(client))[:80].strip("_")
+    return f"client-{name}" if name else "client"
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, lambda temporary: save_file(content, temporary))
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())

@@ -1,0 +1,59 @@
+"""The journal: a killed run continues after its last finished round, another run does not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mjp.common.errors import InputError
+from mjp.federated.auditor import LeakReport
+from mjp.federated.journal import Entry, Journal, entry_of_figures
+from mjp.federated.summary import round_line
+from mjp.privacy.examine.conclusion import NOT_RECOVERED
+
+
+def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run", {"model": "m", "clients": 2})
+    journal.note_accuracy(0, 0.1)
+    journal.close_round(1, {"w": torch.ones(2)}, [Entry(round=1, client="a", status="exposed", match=1.0)])
+    journal.close_round(2, {"w": torch.full((2,), 2.0)}, [Entry(round=2, client="a", fault="no answer")])
+    again = Journal(tmp_path / "run", {"model": "m", "clients": 2})
+    assert (again.rounds, again.accuracy, again.entries) == (2, {0: 0.1}, journal.entries)
+    weights = again.weights()
+    assert weights is not None
+    assert weights["w"].tolist() == [2, 2]
+    assert len(list((tmp_path / "run").glob("weights-*"))) == 1
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    Journal(tmp_path, {"clients": 2}).note_accuracy(0, 0.1)
+    with pytest.raises(InputError, match=r"other settings \(clients\)"):
+        Journal(tmp_path, {"clients": 3})
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "journal.json").write_text('{"settings": {}, "rounds": "two"}')
+    with pytest.raises(InputError, match=r"journal.json is damaged"):
+        Journal(tmp_path, {})
+
+
+@pytest.mark.parametrize("status", ["exposed", NOT_RECOVERED, "not covered", "not audited"])
+def test_figures_tell_the_status(status: str) -> None:
+    report = LeakReport(status=status, match=0.5, matches={"direct": 0.2, "span": 0.5})  # type: ignore[arg-type]
+    entry = entry_of_figures(4, "b", {"train_loss": 1.0, **report.figures()})
+    assert (entry.status, entry.match, entry.round) == (status, 0.5, 4)
+    assert entry.attack == ("span" if status in ("exposed", NOT_RECOVERED) else "")
+
+
+def test_without_figures_the_status_is_unknown() -> None:
+    assert entry_of_figures(1, "a", {"train_loss": 1.0}).status == "unknown"
+
+
+def test_a_round_in_one_line() -> None:
+    entries = [
+        Entry(round=1, client="a", status="exposed", attack="direct", match=1.0),
+        Entry(round=1, client="b", fault="no answer"),
+    ]
+    line = round_line(1, entries)
+    assert "1 of 1 audited updates exposed" in line
+    assert "client b: no answer" in line

@@ -1,0 +1,53 @@
+"""The leak log: what `mjp attack-update` can read, never more than its bound."""
+
+from pathlib import Path
+
+import pytest
+
+from federated.updates import LR, after, before, model
+from mjp.common.errors import InputError
+from mjp.federated.leak_log import LeakLog, file_name
+from mjp.privacy import audit_update
+
+INFO = {"kind": "fedavg", "lr": LR, "size": (32, 32)}
+
+
+def test_an_attack_runs_on_what_was_kept(tmp_path: Path) -> None:
+    log = LeakLog(tmp_path / "log")
+    log.keep_weights(3, before())
+    path = log.keep_update(3, "site-1", after(), INFO)
+    findings = audit_update(path.parent / "weights.safetensors", path, None, model(), attacks=["direct"])
+    assert findings[0].verdict is not None
+    assert findings[0].verdict.outcome == "explains"
+    assert log.updates_of("site-1") == [path]
+    assert (tmp_path / "log").stat().st_mode & 0o077 == 0
+
+
+def test_the_oldest_rounds_go_first(tmp_path: Path) -> None:
+    update = after()
+    size = sum(tensor.numel() * tensor.element_size() for tensor in update.values())
+    log = LeakLog(tmp_path, max_megabytes=max(1.0, 2.5 * size / 1e6))
+    kept = log.max_bytes // (size + 20_000)
+    for number in range(1, kept + 4):
+        log.keep_update(number, "a", update, INFO)
+    assert [path.name for path in log.rounds()][-1] == f"round-{kept + 3:04}"
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= log.max_bytes
+    assert len(log.rounds()) < kept + 3
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", "ä" * 300, "."])
+def test_names_from_outside_stay_in_the_folder(name: str, tmp_path: Path) -> None:
+    path = LeakLog(tmp_path).keep_update(1, name, after(), INFO)
+    assert path.resolve().parent == (tmp_path / "round-0001").resolve()
+    assert len(file_name(name)) < 100
+
+
+def test_what_is_not_known_can_be_stated_later(tmp_path: Path) -> None:
+    log = LeakLog(tmp_path)
+    log.keep_weights(1, before())
+    path = log.keep_update(1, "a", after(), {"kind": "fedavg", "colour": "blue"})
+    with pytest.raises(InputError, match="needs the learning rate"):
+        audit_update(path.with_name("weights.safetensors"), path, None, model(), attacks=["direct"])
+    findings = audit_update(path.with_name("weights.safetensors"), path, INFO, model(), attacks=["direct"])
+    assert findings[0].verdict is not None
+    assert findings[0].verdict.outcome == "explains"

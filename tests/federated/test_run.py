@@ -1,0 +1,131 @@
+"""`mjp federate`: what it shows, that it continues to the same bits, and that a fault stays with its client."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clients import tiny
+from mjp.cli.federate import Options, run
+from mjp.cli.main import main
+from mjp.common.errors import InputError
+from mjp.common.results import read_results
+from mjp.federated.client import LocalClient
+from mjp.federated.simulation import average
+from mjp.method.config import variant
+from mjp.method.model import MJP
+from mjp.privacy import audit_update
+from report.folders import Page
+
+DEFENCES = ("none", "mjp:0.5", "mjp-sticky:0.5", "batch:2+fedavg:2")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    MJP(tiny(dtype=torch.float32).unwrap(), variant("J", ratio=0.5)).save_pretrained(folder)
+    return str(folder)
+
+
+def options(model: str, out: Path, **changes: Any) -> Options:
+    base = Options(model=model, clients=2, rounds=2, attacks=("direct", "subspace"), accuracy=20, out=out, lr=0.01)
+    return replace(base, **{"defences": ("none",), **changes})
+
+
+@pytest.fixture(scope="module")
+def done(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("federate") / "out"
+    run(options(model, out, defences=DEFENCES, leak_log=True))
+    return out
+
+
+def test_a_plain_picture_is_copied_and_jigsaws_leave_something_open(done: Path) -> None:
+    scenarios = read_results(done).body["scenarios"]
+    assert list(scenarios) == list(DEFENCES)
+    assert scenarios["none"]["exposed"] == scenarios["none"]["updates"] == 4
+    assert scenarios["none"]["psnr"] > 40
+    assert scenarios["mjp:0.5"]["psnr"] < 40
+    for scenario in scenarios.values():
+        assert [number for number, _ in scenario["accuracy"]] == [0, 1, 2]
+        assert {(entry["round"], entry["client"]) for entry in scenario["entries"]} == {
+            (number, client) for number in (1, 2) for client in ("0", "1")
+        }
+
+
+def test_the_page_shows_every_defence_and_never_says_safe(done: Path) -> None:
+    page = Page((done / "report.html").read_text())
+    assert "federated" in [section["id"] for section in page.all("section")]
+    assert "4 of 4" in page.text
+    assert all(defence in page.text for defence in DEFENCES)
+    assert "not that the update is safe" in page.text
+    assert len(page.all("img")) >= 2
+
+
+def test_the_servers_log_holds_what_attacks_need(done: Path) -> None:
+    folder = done / "leak-log" / "none" / "round-0002"
+    model = str(options(read_results(done).settings["model"], done).model)
+    findings = audit_update(folder / "weights.safetensors", folder / "client-0.safetensors", None, model)
+    assert findings.conclusion.verdict == "exposed"
+
+
+def test_a_killed_run_continues_to_the_same_bits(model: str, done: Path, tmp_path: Path) -> None:
+    run(options(model, tmp_path, defences=("mjp:0.5",), rounds=1, leak_log=True))
+    run(options(model, tmp_path, defences=("mjp:0.5",), rounds=2, leak_log=True))
+    scenarios = [read_results(folder).body["scenarios"]["mjp:0.5"] for folder in (done, tmp_path)]
+    for scenario in scenarios:
+        scenario.pop("audit_seconds")
+        for entry in scenario["entries"]:
+            entry.pop("seconds")
+    assert scenarios[0] == scenarios[1]
+    place = Path("scenarios", "mjp_0_5", "weights-0002.safetensors")
+    assert (done / place).read_bytes() == (tmp_path / place).read_bytes()
+
+
+def test_one_client_fails_and_the_others_go_on(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = LocalClient.train
+
+    def fail_second(self: LocalClient, weights: Any, number: int) -> Any:
+        sent = train(self, weights, number)
+        if len(self.images) > 1 and number == 1:
+            raise MemoryError("no room")
+        nan = {name: tensor * float("nan") for name, tensor in sent.weights.items()}
+        return sent._replace(weights=nan) if len(self.images) > 1 else sent
+
+    monkeypatch.setattr(LocalClient, "train", fail_second)
+    run(options(model, tmp_path))
+    entries = read_results(tmp_path).body["scenarios"]["none"]["entries"]
+    assert [entry["status"] for entry in entries if entry["client"] == "0"] == ["exposed", "exposed"]
+    faults = [entry["fault"] for entry in entries if entry["client"] == "1"]
+    assert "MemoryError: no room" in faults[0]
+    assert "holds NaN" in faults[1]
+    assert "MemoryError" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_fails_says_so_and_leaves_no_results(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(options(model, tmp_path, rounds=1))
+
+    def fail(self: LocalClient, weights: Any, number: int) -> Any:
+        raise RuntimeError("gone")
+
+    monkeypatch.setattr(LocalClient, "train", fail)
+    arguments = (
+        f"federate --model {model} --defences none --clients 2 --rounds 3 --attacks direct subspace --accuracy 20"
+    )
+    assert main([*arguments.split(), "--lr", "0.01", "--out", str(tmp_path)]) == 2
+    assert "round 2: no client sent an update that can be averaged" in capfd.readouterr().err
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_a_folder_of_another_run_is_refused(model: str, tmp_path: Path) -> None:
+    run(options(model, tmp_path, rounds=1))
+    with pytest.raises(InputError, match=r"other settings \(lr\)"):
+        run(options(model, tmp_path, rounds=1, lr=0.02))
+
+
+def test_the_average_weighs_clients_by_their_pictures() -> None:
+    updates = [{"w": torch.tensor([1.0, 0.0])}, {"w": torch.tensor([0.0, 4.0])}]
+    assert average(updates, [3, 1])["w"].tolist() == [0.75, 1.0]
