@@ -38,6 +38,7 @@ TITLE = "integer pixels (lattice reduction)"
 HELP = "subspace, direct or span, then uses that 8-bit pixels are whole numbers; needs mjp[lattice]"
 NEEDS = ("one", "projection")
 MIN_TOLERANCE = 0.03
+MIN_NOISE = 1e-4  # levels: with less, the metric of the reduction is singular in double precision
 MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
 DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
 BEAM = 32  # candidates for each patch
@@ -106,7 +107,7 @@ def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cose
         return nothing
     free = torch.linalg.qr((system.free * scale).T)[0].T  # (q, P) in levels
     origin = to_levels(view, system.origin)
-    noise = system.noise * scale.mean()  # (N,) levels
+    noise = (system.noise * scale.mean()).clamp(min=MIN_NOISE)  # (N,) levels
     tolerance = (DEVIATIONS * noise).clamp(MIN_TOLERANCE, MAX_TOLERANCE)
     covariance = 255**2 * _kron(view.prior.patch_covariances(view.patch))
     typical = float(noise.median())
