@@ -257,3 +257,20 @@ def test_bench_without_memory_for_the_tokens_says_so(home: Path, monkeypatch: py
     facts = json.loads((home / "out/aladin-bench/results.json").read_text())["models"]["model"]
     assert "exhaustive_in_memory" not in facts["sizes"][0]["milliseconds"]
     assert "with tokens on disk" in facts["headline"][0]
+
+
+def test_names_of_classes_are_measured_without_captions(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, name in enumerate(("pug", "tabby", "tabby")):
+        make_gallery(home / "labels" / name / str(number), 2)
+    common = ["aladin", "eval", "model", "--workers", "0", "--latency", "--json"]
+    assert main([*common, "--labels", "labels"]) == 0
+    labels = json.loads(capsys.readouterr().out)["models"]["model"]["labels"]
+    assert (labels["pictures"], labels["classes"]) == (6, 2)
+    assert labels["name"]["queries"] == 2
+    assert labels["name"]["chance"] == pytest.approx(0.5)
+    assert labels["kind"]["queries"] >= 2  # “a dog”, “a cat”; both are animals: not asked
+    assert set(labels["name"]["scorers"]) == {"alignment", "vector", "two-stage"}
+    for value in labels["kind"]["scorers"]["vector"].values():
+        assert 0 <= value["low"] <= value["mean"] <= value["high"] <= 1
+    assert main(common) == 2
+    assert "--labels" in capsys.readouterr().err

@@ -140,3 +140,28 @@ def test_a_file_that_lacks_something_is_named(tmp_path: Path) -> None:
     del model["scorers"]["vector"]["rsum_interval"]
     with pytest.raises(InputError, match=r"results\.json is not as this mjp aladin eval writes it"):
         page(write_retrieval(tmp_path / "a", {"m": model}))
+
+
+def labels(share: float) -> dict[str, Any]:
+    values = {key: {"mean": share, "low": share - 0.05, "high": share + 0.05} for key in ("p5", "p10", "r1", "map")}
+    asked = {"queries": 10, "possible": {"p5": 1.0, "p10": 0.9}, "chance": 0.1, "scorers": {"vector": values}}
+    return {"folder": "/data/animals", "pictures": 200, "classes": 10, "name": asked, "kind": {**asked, "queries": 4}}
+
+
+def test_what_names_of_classes_find_stands_beside_recall(tmp_path: Path) -> None:
+    models = {"out/d-0": retrieval(160.0, 0, labels=labels(0.5)), "out/d-1": retrieval(170.0, 1, labels=labels(0.6))}
+    text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
+    assert (
+        "10 queries by the name of a class, “a photo of a CLASS”: 200 pictures of 10 classes in /data/animals" in text
+    )
+    assert "4 queries by an everyday word for several classes, “a dog”" in text
+    assert "vector 55.0 ± 7.1 55.0 ± 7.1 55.0 ± 7.1 55.0 ± 7.1" in text
+    assert "out/d-0 vector 50.0 [45.0, 55.0]" in text
+    assert "A random order has 10.0 %" in text
+
+
+def test_labels_alone_make_a_section(tmp_path: Path) -> None:
+    models = {"out/d-0": {"hash": "0", "training": None, "labels": labels(0.5)}}
+    text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
+    assert "200 pictures of 10 classes" in text
+    assert "captions of" not in text

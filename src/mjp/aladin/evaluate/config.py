@@ -13,8 +13,10 @@ from mjp.common.validate import fraction, seed, whole, workers
 class EvalConfig:
     models: tyro.conf.Positional[tuple[str, ...]]
     """Folders of models or of runs of mjp aladin train, or aladin-flickr8k."""
-    data: Path
+    data: Path | None = None
     """Folder with captions.json and images/, or a COCO or Karpathy json file."""
+    labels: Path | None = None
+    """Folder with a folder of pictures per class: measure what the names of classes, and of kinds of them, find."""
     pictures: Path | None = None
     """Folder of the pictures, if they are not beside the json file."""
     split: str = "test"
@@ -50,6 +52,10 @@ class EvalConfig:
         """Refuse what cannot be measured, before anything is computed."""
         if not self.models:
             raise InputError("name at least one model: the folder of a model, or of a run of mjp aladin train")
+        if self.data is None and self.labels is None:
+            raise InputError("give pictures with captions (--data), or pictures in folders of classes (--labels)")
+        if self.data is None and self.mask_ratios:
+            raise InputError("--mask-ratios measures the recall of captions: it needs --data")
         if not self.rerank or min(self.rerank) < 1:
             raise InputError("--rerank needs numbers of at least 1")
         if len(self.rerank) > 1 and self.choose_on == self.split:

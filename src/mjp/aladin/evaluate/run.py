@@ -7,19 +7,22 @@ from mjp.aladin.data.captions import Captioned, in_split, load_captions
 from mjp.aladin.data.corpus import Corpus
 from mjp.aladin.evaluate.charts import draw_latency, draw_masking
 from mjp.aladin.evaluate.config import EvalConfig
+from mjp.aladin.evaluate.labels import label_data, measure_labels
 from mjp.aladin.evaluate.latency import measure_latency
 from mjp.aladin.evaluate.masking import mask_curve, vit_of
 from mjp.aladin.evaluate.relevance import Judgement, read_judgements
-from mjp.aladin.evaluate.scorers import choose_k, graded, measure, score_matrices
+from mjp.aladin.evaluate.scorers import TWO_STAGE, choose_k, graded, measure, score_matrices
 from mjp.aladin.evaluate.seeds import over_seeds, training_of
-from mjp.aladin.evaluate.tables import latency_table, mask_table, scorer_table, seed_table
+from mjp.aladin.evaluate.tables import label_table, latency_table, mask_table, scorer_table, seed_table
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.shipped import find_aladin
 from mjp.common.device import pick_device
 from mjp.common.files import check_folder
 from mjp.common.results import Results, write_results
+from mjp.pictures.sets import Folder
 
 KIND = "aladin eval"
+USUAL_K = 20  # candidates that a search re-ranks unless it is told otherwise
 Splits = dict[str, list[Captioned]]
 Judgements = dict[str, list[Judgement]]
 
@@ -30,12 +33,17 @@ def evaluate_models(config: EvalConfig) -> Results:
     check_folder(config.out)
     models = _load_models(config)
     splits, judgements = _load_splits(config), _load_judgements(config.data)
+    labelled = None if config.labels is None else label_data(config.labels)
     measured: dict[str, Any] = {}
     for name, model in models.items():
         measured[name] = evaluate_model(name, model, splits, judgements, config)
-        print(scorer_table(name, config.split, measured[name]))
+        if config.data is not None:
+            print(scorer_table(name, config.split, measured[name]))
         if config.mask_ratios:
             print(mask_table(name, measured[name]["masking"]))
+        if labelled is not None:
+            measured[name]["labels"] = evaluate_labels(model, labelled, measured[name], config)
+            print(label_table(name, measured[name]["labels"]))
     body: dict[str, Any] = {"models": measured, "seeds": over_seeds(measured)}
     for family in body["seeds"]:
         print(seed_table(family))
@@ -45,7 +53,7 @@ def evaluate_models(config: EvalConfig) -> Results:
         print(f"curves   {config.out / 'masking.png'}")
     searchable = next((name for name, model in models.items() if model.matching_trained), None)
     if config.latency and searchable is not None:
-        rerank = measured[searchable]["scorers"]["two-stage"]["k"]
+        rerank = _candidates(measured[searchable], config)
         latency = measure_latency(models[searchable], config.latency, rerank=rerank, seed=config.seed)
         print(latency_table(latency))
         draw_latency(latency, searchable, config.out / "latency.png")
@@ -58,7 +66,9 @@ def evaluate_models(config: EvalConfig) -> Results:
 def evaluate_model(
     name: str, model: Aladin, splits: Splits, judgements: Judgements, config: EvalConfig
 ) -> dict[str, Any]:
-    """Recall, NDCG and, if asked for, the cost of hidden positions."""
+    """Recall, NDCG and, if asked for, the cost of hidden positions; without captions only what the model is."""
+    if not splits:
+        return {"hash": model.hash, "training": training_of(Path(name))}
     settings: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
     used = splits if model.matching_trained else {config.split: splits[config.split]}  # without a vector, no K
     corpora = {split: Corpus(model, items, config.cache, **settings) for split, items in used.items()}
@@ -80,6 +90,23 @@ def evaluate_model(
     return measured
 
 
+def evaluate_labels(
+    model: Aladin, labelled: tuple[Folder, list[Captioned]], measured: dict[str, Any], config: EvalConfig
+) -> dict[str, Any]:
+    """What names and kinds of classes find; K as chosen on captions, if there are any."""
+    pictures, items = labelled
+    settings: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
+    corpus = Corpus(model, items, config.cache, **settings)
+    return measure_labels(model, corpus, pictures, _candidates(measured, config), seed=config.seed)
+
+
+def _candidates(measured: dict[str, Any], config: EvalConfig) -> int:
+    """How many candidates are re-ranked: as chosen on captions, else the usual number if it is allowed."""
+    if TWO_STAGE in measured.get("scorers", {}):
+        return int(measured["scorers"][TWO_STAGE]["k"])
+    return USUAL_K if USUAL_K in config.rerank else config.rerank[0]
+
+
 def _load_models(config: EvalConfig) -> dict[str, Aladin]:
     device = pick_device(config.device)
     models = {name: find_aladin(name, searchable=bool(config.mask_ratios)).to(device) for name in config.models}
@@ -89,13 +116,17 @@ def _load_models(config: EvalConfig) -> dict[str, Aladin]:
 
 
 def _load_splits(config: EvalConfig) -> Splits:
+    if config.data is None:
+        return {}
     data = load_captions(config.data, config.pictures)
     names = [config.split, *([config.choose_on] if len(config.rerank) > 1 else [])]
     return {name: in_split(data, name)[: config.limit] for name in names}
 
 
-def _load_judgements(data: Path) -> Judgements:
+def _load_judgements(data: Path | None) -> Judgements:
     """Flickr8k's human judgements, where they are beside the captions."""
+    if data is None:
+        return {}
     folder = data if data.is_dir() else data.parent
     files = [path for path in (folder / "crowd.txt", folder / "experts.txt") if path.is_file()]
     return {path.stem: read_judgements(path) for path in files}

@@ -43,8 +43,9 @@ def over_seeds(models: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _summary(entries: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    spread = _spread([entry["scorers"] for entry in entries])
+    spread = _spread([entry.get("scorers", {}) for entry in entries])
     scorers = {scorer: {key: values[key] for key in REPORTED if key in values} for scorer, values in spread.items()}
+    labels = [entry["labels"] for entry in entries if "labels" in entry]
     first = entries[0]["training"]
     return {
         "name": _pattern(names),
@@ -53,7 +54,20 @@ def _summary(entries: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
         "phase": first["phase"],
         "objective": first["objective"],
         "scorers": scorers,
-        "ndcg25": _spread([entry["ndcg25"] for entry in entries]),
+        "ndcg25": _spread([entry.get("ndcg25", {}) for entry in entries]),
+        **({"labels": _label_spread(labels)} if len(labels) == len(entries) else {}),
+    }
+
+
+def _label_spread(labels: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and deviation of what every scorer reaches by name and by kind; intervals of single models are left out."""
+    return {
+        way: {
+            scorer: _spread([{m: v["mean"] for m, v in entry[way]["scorers"][scorer].items()} for entry in labels])
+            for scorer in labels[0][way]["scorers"]
+        }
+        for way in ("name", "kind")
+        if all(way in entry for entry in labels)
     }
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+LABEL_QUERIES = {"name": "class name, “a photo of a CLASS”", "kind": "everyday word for several classes, “a dog”"}
 HEAD = f"{'':<18}{'i2t R@1/5/10':<18}{'t2i R@1/5/10':<18}"
 
 
@@ -32,7 +33,7 @@ def seed_table(family: dict[str, Any]) -> str:
     lines = [
         f"\n{family['name']}: mean ± standard deviation of {len(family['seeds'])} seeds "
         f"({', '.join(map(str, family['seeds']))})",
-        f"{HEAD}{'rsum':<18}of alignment",
+        *([f"{HEAD}{'rsum':<18}of alignment"] if family["scorers"] else []),
     ]
     for name, entry in family["scorers"].items():
         lines.append(f"{_mean_recalls(name, entry)}{_deviation(entry['retention_percent'], ' %')}")
@@ -40,6 +41,27 @@ def seed_table(family: dict[str, Any]) -> str:
     if folded:
         lines.append(f"\nmean over galleries of {folded['alignment']['size']['mean']:g} pictures")
     lines += [_mean_recalls(name, entry) for name, entry in folded.items()]
+    for way, scorers in family.get("labels", {}).items():
+        lines.append(f"\nby {LABEL_QUERIES[way]}, %: P@5, P@10, R@1, mAP")
+        for name, values in scorers.items():
+            shares = [{key: 100 * number for key, number in value.items()} for value in values.values()]
+            lines.append(f"{name:<18}" + "".join(f"{_deviation(share):<18}" for share in shares))
+    return "\n".join(lines) + "\n"
+
+
+def label_table(model: str, labels: dict[str, Any]) -> str:
+    """What names and kinds of classes find."""
+    lines = [f"\n{model} on {labels['folder']}: {labels['pictures']} pictures of {labels['classes']} classes, %"]
+    for way, asked in LABEL_QUERIES.items():
+        if way in labels:
+            queries = labels[way]
+            lines.append(
+                f"{queries['queries']} queries by {asked}; chance {100 * queries['chance']:.1f}, "
+                f"possible P@5 {100 * queries['possible']['p5']:.0f}, P@10 {100 * queries['possible']['p10']:.0f}"
+            )
+            lines.append(f"{'':<14}" + "".join(f"{title:<22}" for title in ("P@5 [95 %]", "P@10", "R@1", "mAP")))
+            for scorer, values in queries["scorers"].items():
+                lines.append(f"{scorer:<14}" + "".join(f"{_share(value):<22}" for value in values.values()))
     return "\n".join(lines) + "\n"
 
 
@@ -102,6 +124,10 @@ def _difference(point: dict[str, Any]) -> str:
 def _between(interval: dict[str, float], form: str = ".1f") -> str:
     mean, low, high = (format(interval[key], form) for key in ("mean", "low", "high"))
     return f"{mean} [{low}, {high}]"
+
+
+def _share(interval: dict[str, float]) -> str:
+    return _between({key: 100 * value for key, value in interval.items()})
 
 
 def _pair(values: dict[str, Any]) -> str:

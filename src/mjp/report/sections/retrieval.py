@@ -8,6 +8,7 @@ from mjp.report.runs import Run, from_runs
 
 TITLE = "Finding pictures with words"
 KINDS: tuple[str, ...] = ("aladin eval", "aladin bench")
+WAYS = {"name": "the name of a class, “a photo of a CLASS”", "kind": "an everyday word for several classes, “a dog”"}
 PARTS = {
     "encode": "encoding the query",
     "search": "search by vector",
@@ -18,18 +19,23 @@ PARTS = {
 
 
 def gather(runs: Sequence[Run]) -> Any:
-    evaluated = from_runs(runs, "aladin eval", _evaluated)
+    evaluated = [figures for figures in from_runs(runs, "aladin eval", _evaluated) if figures is not None]
+    labelled = [figures for part in from_runs(runs, "aladin eval", _labelled) for figures in part]
     timed = [
         figures
         for kind in ("aladin bench", "aladin eval")
         for part in from_runs(runs, kind, _timed)
         for figures in part
     ]
-    return {"evaluated": evaluated, "timed": timed} if evaluated or timed else None
+    content = {"evaluated": evaluated, "labelled": labelled, "timed": timed}
+    return content if any(content.values()) else None
 
 
-def _evaluated(run: Run) -> dict[str, Any]:
+def _evaluated(run: Run) -> dict[str, Any] | None:
+    """Recall of captions; None if only labels were measured."""
     settings, first = run.settings, next(iter(run.models.values()))
+    if "scorers" not in first:
+        return None
     judges = list(next(iter(first["ndcg25"].values())))  # rouge_l, and the files of human judgements
     families = [_family(family, judges) for family in run.body["seeds"]]
     members = [name for family in run.body["seeds"] for name in family["models"]]
@@ -48,6 +54,45 @@ def _evaluated(run: Run) -> dict[str, Any]:
         "curves": [_curve(name, curve) for name, curve in curves.items()],
         "figure": run.picture("masking.png") if curves else None,
     }
+
+
+def _labelled(run: Run) -> list[dict[str, Any]]:
+    """One table per folder and way to ask: names of classes, everyday words."""
+    models = {name: model["labels"] for name, model in run.models.items() if "labels" in model}
+    families = {family["name"]: family for family in run.body["seeds"] if "labels" in family}
+    tables = []
+    for way, asked in WAYS.items():
+        asking = {name: labels[way] for name, labels in models.items() if way in labels}
+        for labels in list(models.values())[:1] if asking else ():
+            first = next(iter(asking.values()))
+            means = [_label_family(name, family, way) for name, family in families.items() if way in family["labels"]]
+            tables.append(
+                {
+                    **{"folder": labels["folder"], "asked": asked, "queries": first["queries"]},
+                    **{"pictures": f"{labels['pictures']:,}", "classes": labels["classes"]},
+                    "chance": f"{100 * first['chance']:.1f}",
+                    "possible": [f"{100 * first['possible'][key]:.0f}" for key in ("p5", "p10")],
+                    "groups": [*means, *(_label_model(name, entry) for name, entry in asking.items())],
+                }
+            )
+    return tables
+
+
+def _label_model(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    rows = [
+        (scorer, [measured([100 * bound for bound in _bounds(value)]) for value in values.values()])
+        for scorer, values in entry["scorers"].items()
+    ]
+    return {"name": name, "rows": rows}
+
+
+def _label_family(name: str, family: dict[str, Any], way: str) -> dict[str, Any]:
+    seeds = f"mean ± standard deviation of seeds {', '.join(map(str, family['seeds']))}"
+    rows = [
+        (scorer, [plus_minus(100 * value["mean"], 100 * value["sd"], 1) for value in values.values()])
+        for scorer, values in family["labels"][way].items()
+    ]
+    return {"name": f"{name}: {seeds}", "rows": rows}
 
 
 def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any]:
