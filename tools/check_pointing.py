@@ -24,12 +24,19 @@ from mjp.aladin.search.explain import patches_alone, pieces_of_words
 from mjp.pictures.decode import open_rgb
 
 SIDE, COLLAGES = 224, 100
+DOG = r"dogs?|pupp(y|ies)|animals?"
+WATER = r"water|ocean|sea|river|lake|pool|waves?|surf\w*|swim\w*|beach|boats?|kayak\w*"
 QUERIES = (  # query, its word, what captions call it
-    ("dog", "dog", r"dogs?|pupp(y|ies)|animals?"),
-    ("a dog runs", "dog", r"dogs?|pupp(y|ies)|animals?"),
-    ("snow", "snow", r"snow\w*|ski\w*|sled\w*"),
-    ("water", "water", r"water|ocean|sea|river|lake|pool|waves?|surf\w*|swim\w*"),
+    ("dog", "dog", DOG),
+    ("a dog runs", "dog", DOG),
+    ("a dog in the snow", "dog", DOG),
+    ("snow", "snow", r"snow\w*|ski\w*|sled\w*|ice|icy"),
+    ("water", "water", WATER),
     ("a man on a bicycle", "bicycle", r"bi(ke|cycl)\w*|cycl\w+"),
+    ("a car", "car", r"cars?|trucks?|vans?|vehicles?|rac(e|ing)|streets?|roads?"),
+    ("a boat on the water", "boat", r"boats?|kayak\w*|canoe\w*|raft\w*|ships?|sail\w*"),
+    ("a horse", "horse", r"horses?|pon(y|ies)|bulls?|cows?|rodeo|animals?"),
+    ("grass", "grass", r"grass\w*|fields?|lawns?|parks?|yards?|meadows?"),
 )
 
 
@@ -37,15 +44,18 @@ def main(data: str, name: str = "aladin-flickr8k") -> None:
     items = in_split(load_captions(Path(data)), "test")
     model = find_aladin(name)
     generator = torch.Generator().manual_seed(0)
-    print(f"{'query':<20}{'word':<10}{'alone':<18}{'mixed':<18}right of those not across the middle")
+    print(f"{'query':<22}{'word':<10}{'alone':<18}{'mixed':<18}right of those not across the middle")
+    totals = torch.zeros(2, 2, dtype=torch.int64)
     for query, word, pattern in QUERIES:
         named = torch.tensor([sum(bool(re.search(rf"\b({pattern})\b", t.lower())) for t in i.captions) for i in items])
         images, quarters = collages(model, items, named, generator)
         tokens, inside = model.vision.tokens(images), dict(pieces_of_words(model, query))[word]
         alone = patches_alone(model, tokens) @ model.encode_texts([word]).tokens[0].T  # (B, R, pieces)
         mixed = model.codes(tokens).tokens @ model.encode_texts([query]).tokens[0, inside].T
-        cells = [hits(cosines.amax(-1).argmax(1), quarters) for cosines in (alone, mixed)]
-        print(f"{query:<20}{word:<10}{cells[0]:<18}{cells[1]:<18}")
+        counts = torch.stack([hits(cosines.amax(-1).argmax(1), quarters) for cosines in (alone, mixed)])
+        totals += counts
+        print(f"{query:<22}{word:<10}{share(counts[0]):<18}{share(counts[1]):<18}")
+    print(f"{'all':<32}{share(totals[0]):<18}{share(totals[1]):<18}")
 
 
 def collages(model: Aladin, items: list[Captioned], named: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -54,7 +64,8 @@ def collages(model: Aladin, items: list[Captioned], named: Tensor, generator: to
     images = []
     for quarter in quarters.tolist():
         four = torch.multinomial((named == 0).double(), 4, generator=generator)
-        four[quarter] = torch.multinomial((named >= 4).double(), 1, generator=generator)
+        shows = named >= min(4, int(named.max()))
+        four[quarter] = torch.multinomial(shows.double(), 1, generator=generator)[0]
         collage = Image.new("RGB", (2 * SIDE, 2 * SIDE))
         for place, number in enumerate(four.tolist()):
             part = open_rgb(items[number].path).resize((SIDE, SIDE))
@@ -63,11 +74,17 @@ def collages(model: Aladin, items: list[Captioned], named: Tensor, generator: to
     return torch.stack(images), quarters
 
 
-def hits(patches: Tensor, quarters: Tensor, side: int = 7) -> str:
+def hits(patches: Tensor, quarters: Tensor, side: int = 7) -> Tensor:
+    """How many are right, and how many count."""
     y, x = patches // side, patches % side
     apart = (y != side // 2) & (x != side // 2)
     right = apart & ((y > side // 2) * 2 + (x > side // 2) == quarters)
-    return f"{int(right.sum())}/{int(apart.sum())}, {100 * float(right.sum() / apart.sum()):.0f} %"
+    return torch.stack([right.sum(), apart.sum()])
+
+
+def share(count: Tensor) -> str:
+    right, total = count.tolist()
+    return f"{right}/{total}, {100 * right / max(total, 1):.0f} %"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.search.draw import box, draw_frames, draw_heat
-from mjp.aladin.search.explain import Stored, Word, explain, patches_alone, pieces_of_words, unread_words
+from mjp.aladin.search.explain import Stored, Word, explain, has_peak, patches_alone, pieces_of_words, unread_words
 from mjp.aladin.search.two_stage import alignment_scores
 from mjp.pictures.sheet import fit_text
 
@@ -136,3 +136,21 @@ def test_no_label_covers_another(monkeypatch: pytest.MonkeyPatch) -> None:
         for (a, b, c, d), (e, f, g, h) in combinations(drawn, 2):
             assert c < e or g < a or d < f or h < b
         assert all(left >= 0 and top >= 0 and right <= 280 and bottom <= 210 for left, top, right, bottom in drawn)
+
+
+def test_only_a_word_whose_map_has_a_peak_gets_a_frame() -> None:
+    flat, peaked = torch.full((16,), 0.3), torch.full((16,), 0.3)
+    peaked[5] = 0.9
+    peaked[0] = -torch.inf  # padding
+    assert has_peak(peaked)
+    assert not has_peak(flat + 0.01 * torch.arange(16))
+    picture = Image.new("RGB", (160, 160))
+    words = [Word("dog", 0.9, peaked, 5, False), Word("the", 0.1, flat, 2, False, peaked=False)]
+    assert draw_frames(picture, words, (4, 4)).tobytes() == draw_frames(picture, words[:1], (4, 4)).tobytes()
+
+
+def test_a_word_that_hardly_counts_points_nowhere(model: Aladin, indexed: Path) -> None:
+    index, query = Index(indexed), model.encode_texts(["red sky"])
+    weighted = query._replace(tokens=query.tokens * torch.tensor([0.95, 0.05]).view(1, 2, 1))
+    assert len(model.piece_names("red sky")) == 2
+    assert not explain(stored_picture(index, 0), model, "red sky", weighted)[1].peaked

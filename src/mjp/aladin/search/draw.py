@@ -20,13 +20,13 @@ def box(patch: int, grid: tuple[int, int], size: tuple[int, int]) -> tuple[float
 
 
 def draw_frames(picture: Image.Image, words: list[Word], grid: tuple[int, int]) -> Image.Image:
-    """A frame around the best patch of every word, with the words on it. Hidden patches have no place to draw."""
+    """A frame around the best patch of every word that points somewhere, with the words on it."""
     drawn = picture.copy()
     font = ImageFont.load_default(13)
     draw = ImageDraw.Draw(drawn)
     words_of_patch: dict[int, list[str]] = {}
     for word in words:
-        if not word.hidden:
+        if word.peaked and not word.hidden:
             words_of_patch.setdefault(word.patch, []).append(word.text)
     for number, patch in enumerate(words_of_patch):
         draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)

@@ -5,6 +5,8 @@ that under MrSw the scores of the words add up to the alignment score. The selec
 the encoders have mixed patches with patches and words with words. The map of a word is therefore computed from the word
 encoded alone and from patches encoded alone, each as if it were the whole picture, which takes the picture's file; its
 best patch is drawn. Without the file, or with hidden positions, the map uses the mixed tokens.
+
+A word points somewhere only if it counts in the score (a weighted score says how much) and its map has a peak.
 """
 
 from collections.abc import Iterator
@@ -22,6 +24,9 @@ from mjp.aladin.model.tokenizer import words_of
 from mjp.aladin.model.tokens import Tokens
 from mjp.pictures.decode import first_readable
 
+LEAST_WEIGHT = 0.5  # of the mean weight of the query's words
+PEAK = 0.15  # how far the best cosine of a map must be above the median: a word that nothing answers has a flat map
+
 
 class Word(NamedTuple):
     """A word of a query, explained for one picture."""
@@ -31,6 +36,7 @@ class Word(NamedTuple):
     heat: Tensor  # (R,) cosines with every patch
     patch: int  # the best one
     hidden: bool  # whether that patch has no place, because it was encoded under E_unk
+    peaked: bool = True  # whether the word counts and that patch stands out: otherwise it points nowhere
 
 
 class Stored(NamedTuple):
@@ -66,10 +72,18 @@ def explain(
         maps = [(alone @ w[valid].cpu().T).amax(1) for w, valid in zip(words.tokens, words.valid, strict=True)]
         maps = [heat.masked_fill(padding[:, 0], -torch.inf) for heat in maps]
     best = [int(heat.argmax()) for heat in maps]
+    weights = query.tokens[0][query.valid[0]].cpu().norm(dim=-1)  # all 1 if words are not weighted
+    counts = [bool(weights[columns].mean() >= LEAST_WEIGHT * weights.mean()) for _, columns in pieces]
     return [
-        Word(word, score, heat, patch, bool(picture.unknown[0, patch]))
-        for (word, _), score, heat, patch in zip(pieces, scores, maps, best, strict=True)
+        Word(word, score, heat, patch, bool(picture.unknown[0, patch]), count and has_peak(heat))
+        for (word, _), score, heat, patch, count in zip(pieces, scores, maps, best, counts, strict=True)
     ]
+
+
+def has_peak(heat: Tensor) -> bool:
+    """Whether the best patch of a map stands out from the others."""
+    finite = heat[heat.isfinite()]
+    return float(finite.max() - finite.median()) >= PEAK
 
 
 def _patches_of_file(stored: Stored, model: Aladin, max_pixels: int | None) -> Tensor | None:
