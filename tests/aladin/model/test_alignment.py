@@ -28,7 +28,8 @@ def by_loops(patches: Tensor, patch_valid: Tensor, words: Tensor, word_valid: Te
             a = torch.nn.functional.cosine_similarity(v.unsqueeze(1), w.unsqueeze(0), dim=-1)  # (R, L)
             of_words, of_patches = a.max(0).values.sum(), a.max(1).values.sum()
             both = {"MrSw": of_words, "MwSr": of_patches, "sym": of_words + of_patches, "MrAVGw": of_words / len(w)}
-            scores[i, c] = both[mode]
+            weighted = (w.norm(dim=-1) * a.max(0).values).sum()  # a word is as long as it counts
+            scores[i, c] = weighted if mode == "weighted" else both[mode]
     return scores
 
 
@@ -48,7 +49,7 @@ def test_the_quick_ways_are_the_same(mode: Alignment, batch: tuple[Tensor, Tenso
     """Tokens of length 1 that are not brought to it again; no padding; and with a gradient, which takes another way."""
     patches, patch_valid, words, word_valid = batch
     every = torch.ones_like(patch_valid)
-    ones = normalize(patches, dim=-1), every, normalize(words, dim=-1), word_valid
+    ones = normalize(patches, dim=-1), every, words if mode == "weighted" else normalize(words, dim=-1), word_valid
     slow = by_loops(patches, every, words, word_valid, mode)
     torch.testing.assert_close(align(*ones, mode=mode, unit=True), slow)
     torch.testing.assert_close(align(patches.clone().requires_grad_(), *ones[1:], mode=mode).detach(), slow)

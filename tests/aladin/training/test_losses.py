@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div
 
 from aladin.tiny import noise
-from mjp.aladin.training.losses import calibrated_scale, infonce, listnet, triplet
+from mjp.aladin.training.losses import calibrated_scale, graded, infonce, listnet, triplet
 
 OWN = torch.eye(3).bool()
 TWICE = torch.eye(3).repeat_interleave(2, 1).bool()  # two captions per picture
@@ -99,3 +99,28 @@ def test_a_batch_of_one_picture_gives_no_nan() -> None:
         assert loss.isfinite()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
+
+
+def test_graded_truth_that_is_certain_is_cross_entropy() -> None:
+    scores, target = noise(5, 5), torch.arange(5)
+    expected = cross_entropy(scores, target) + cross_entropy(scores.T, target)
+    torch.testing.assert_close(graded(scores, torch.eye(5)), expected)
+
+
+def test_a_picture_of_which_nothing_is_true_teaches_nothing() -> None:
+    scores = noise(4, 3).requires_grad_()
+    relevance = torch.cat([torch.eye(3), torch.zeros(1, 3)])
+    rows = graded(scores, relevance)
+    rows.backward()
+    assert scores.grad is not None
+    expected = cross_entropy(scores[:3], torch.arange(3)) + cross_entropy(scores.T, torch.arange(3))
+    torch.testing.assert_close(rows, expected)
+
+
+def test_several_true_texts_share_the_target() -> None:
+    scores = torch.zeros(1, 4)
+    relevance = torch.tensor([[1.0, 1.0, 0.0, 0.0]])
+    better = torch.tensor([[2.0, 2.0, 0.0, 0.0]])
+    worse = torch.tensor([[4.0, 0.0, 0.0, 0.0]])
+    assert graded(better, relevance) < graded(scores, relevance)
+    assert graded(better, relevance) < graded(worse, relevance)

@@ -29,6 +29,7 @@ from torch.nn.functional import normalize
 
 from mjp.aladin.model.alignment import align
 from mjp.aladin.model.backbones import find_backbone, is_packaged
+from mjp.aladin.model.class_codes import WIDTH as CODE_WIDTH
 from mjp.aladin.model.codes import Codes, Encoded
 from mjp.aladin.model.config import MAX_WIDTH, AladinConfig
 from mjp.aladin.model.encoders import MatchingHead, TokenEncoder
@@ -76,13 +77,18 @@ class Aladin(nn.Module):
         self.pieces = text  # None if frozen
         text_width = text.width if text is not None else cast(int, frozen_width)
         layers: dict[str, Any] = {"heads": config.heads, "dropout": config.dropout}
-        self.picture_encoder = TokenEncoder(vision_width, config.width, layers=config.layers, **layers)
+        codes = CODE_WIDTH if "classes" in self.vision_identity else 0
+        self.picture_encoder = TokenEncoder(vision_width, config.width, layers=config.layers, codes=codes, **layers)
         self.text_encoder = TokenEncoder(text_width, config.width, layers=config.layers, **layers)
         self.picture_align = nn.Linear(config.width, config.align_width)
         self.text_align = nn.Linear(config.width, config.align_width)
         self.matching = MatchingHead(config.width, layers=config.match_layers, shared=config.match_shared, **layers)
+        self.word_weight = nn.Linear(config.width, 1) if config.alignment == "weighted" else None
+        if self.word_weight is not None:  # all words count alike at first
+            nn.init.zeros_(self.word_weight.weight)
         self.log_scale = nn.Parameter(torch.tensor(math.log(20.0)))  # of the student, log τ
-        self.log_align_scale = nn.Parameter(torch.tensor(0.0))  # of the alignment score under InfoNCE
+        # of the alignment score under InfoNCE; a weighted score is at most 1, a sum grows with the words
+        self.log_align_scale = nn.Parameter(torch.tensor(0.0 if self.word_weight is None else math.log(20.0)))
         self.home: Path | None = None  # the folder it was loaded from
         self.matching_trained = True  # --phase align leaves the matching head untrained: its vectors are noise
 
@@ -107,8 +113,12 @@ class Aladin(nn.Module):
         return (self.frozen_text if self.pieces is None else self.pieces).pieces(text)
 
     def aligned(self, encoded: Encoded, *, text: bool) -> Tensor:
-        """(B, N, A) tokens of length 1 whose products are cosines."""
-        return normalize((self.text_align if text else self.picture_align)(encoded.tokens), dim=-1)
+        """(B, N, A) tokens of length 1, whose products are cosines; a weighted word is as long as it counts."""
+        tokens = normalize((self.text_align if text else self.picture_align)(encoded.tokens), dim=-1)
+        if not text or self.word_weight is None:
+            return tokens
+        weights = self.word_weight(encoded.tokens)  # (B, N, 1)
+        return tokens * weights.masked_fill(~encoded.valid.unsqueeze(-1), -torch.inf).softmax(1)
 
     def vectors(self, encoded: Encoded, *, text: bool) -> Tensor:
         return self.matching(*encoded, text=text)

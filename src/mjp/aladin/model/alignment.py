@@ -5,6 +5,7 @@
     MwSr    S(i, c) = Σ_r max_j a_rj         best word of every patch, summed over patches
     sym     the sum of both
     MrAVGw  MrSw divided by the number of words
+    weighted  S(i, c) = Σ_j α_j max_r a_rj   the text encoder says how much a word counts; Σ_j α_j = 1
 
 Padded words are dropped before the matrix product, padded patches are −inf before the maximum: neither counts,
 and every real word and patch does. The product is computed in chunks of pictures; (B, C, R, L) never exists as a whole.
@@ -42,13 +43,15 @@ def align(
 ) -> Tensor:
     """Scores (B, C) of pictures, patches (B, R, D), against captions, words (C, L, D); the masks say what is real.
 
-    `unit`: all tokens have length 1 already; normalising them takes as long as their product.
+    `unit`: all tokens have the right length already; normalising them takes as long as their product.
     """
     if mode not in get_args(Alignment):
         raise InputError(f"alignment {mode!r} is unknown: choose one of {', '.join(get_args(Alignment))}")
     sentence = _unpadded(words, word_valid)
     if not unit:
-        patches, sentence = normalize(patches, dim=-1), sentence._replace(words=normalize(sentence.words, dim=-1))
+        patches = normalize(patches, dim=-1)
+    if not unit and mode != "weighted":  # the length of a word is its weight
+        sentence = sentence._replace(words=normalize(sentence.words, dim=-1))
     size = max(1, chunk // max(1, patches.shape[1] * len(sentence.words)))
     parts = [
         _scores(patches[i : i + size], patch_valid[i : i + size], sentence, mode) for i in range(0, len(patches), size)

@@ -19,7 +19,7 @@ class Codes(NamedTuple):
     """Pictures or texts as search compares them."""
 
     vector: Tensor  # (B, D), length 1
-    tokens: Tensor  # (B, N, A), length 1
+    tokens: Tensor  # (B, N, A), length 1; a weighted word is as long as it counts
     valid: Tensor  # (B, N) bool
     unknown: Tensor  # (B, N) bool: patches without a position; False for words
 

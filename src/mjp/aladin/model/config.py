@@ -11,7 +11,7 @@ import tyro
 from mjp.common.errors import InputError, shorten
 from mjp.common.validate import fraction, whole
 
-Alignment = Literal["MrSw", "MwSr", "sym", "MrAVGw"]
+Alignment = Literal["MrSw", "MwSr", "sym", "MrAVGw", "weighted"]
 MAX_WIDTH, MAX_LAYERS = 16_384, 256  # beyond these a file that claims to be a model would exhaust the memory
 
 
@@ -26,7 +26,8 @@ class AladinConfig:
     """The trained parts of a model, around a frozen vision backbone."""
 
     backbone: str = "lite0"
-    """lite0 (from its PyPI package), a folder of an MJP model, timm:NAME, or a hub repository. It stays frozen."""
+    """lite0 (from its PyPI package), lite0:classes (and what its classifier says of every patch), a folder of an MJP
+    model, timm:NAME, or a hub repository. It stays frozen."""
     image_size: int | None = None
     """Side of the input in pixels; default: the backbone's own."""
     text: Annotated[str, tyro.conf.arg(metavar="|".join(text_encoder_names()))] = "pieces"

@@ -31,16 +31,32 @@ def attend(network: nn.Module, cls: Tensor, tokens: Tensor, valid: Tensor) -> tu
 
 
 class TokenEncoder(nn.Module):
-    """Tokens of one modality (`input_width`) into the tokens that are compared (`width`)."""
+    """Tokens of one modality (`input_width`) into the tokens that are compared (`width`).
 
-    def __init__(self, input_width: int, width: int, *, layers: int, heads: int, dropout: float) -> None:
+    The last `codes` columns of a token are what a classifier says of it: they enter by a map of their own, which starts
+    at zero, so that an encoder trained without them can learn to read them.
+    """
+
+    def __init__(
+        self, input_width: int, width: int, *, layers: int, heads: int, dropout: float, codes: int = 0
+    ) -> None:
         super().__init__()
-        self.enter = nn.Sequential(nn.LayerNorm(input_width), nn.Linear(input_width, width), nn.Dropout(dropout))
+        features = input_width - codes
+        self.enter = nn.Sequential(nn.LayerNorm(features), nn.Linear(features, width), nn.Dropout(dropout))
+        self.codes = nn.Linear(codes, width, bias=False) if codes else None
+        if self.codes is not None:
+            nn.init.zeros_(self.codes.weight)
         self.cls = nn.Parameter(torch.randn(width) * 0.02)  # distinguishes the class token from the others
         self.layers = stack(width, layers=layers, heads=heads, hidden=2 * width, dropout=dropout)
 
     def forward(self, cls: Tensor, tokens: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        return attend(self.layers, self.enter(cls) + self.cls, self.enter(tokens), valid)
+        return attend(self.layers, self._entered(cls) + self.cls, self._entered(tokens), valid)
+
+    def _entered(self, tokens: Tensor) -> Tensor:
+        if self.codes is None:
+            return self.enter(tokens)
+        features, codes = tokens.split([tokens.shape[-1] - self.codes.in_features, self.codes.in_features], -1)
+        return self.enter(features) + self.codes(codes)
 
 
 class MatchingHead(nn.Module):

@@ -46,6 +46,19 @@ def grid_tokens(features: Tensor) -> Tokens:
     return _tokens(map_tokens(features))
 
 
+def some_patches(tokens: Tokens, share: float) -> Tokens:
+    """A random share of the patches of every picture, drawn from the global generator; at least one."""
+    count = max(1, round(share * tokens.patches.shape[1]))
+    if count == tokens.patches.shape[1]:
+        return tokens
+    chosen = torch.rand(tokens.valid.shape).masked_fill(~tokens.valid.cpu(), 2).argsort(1)[:, :count]
+    chosen = chosen.to(tokens.valid.device)
+    patches = tokens.patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, tokens.patches.shape[-1]))
+    return tokens._replace(
+        patches=patches, valid=tokens.valid.gather(1, chosen), unknown=tokens.unknown.gather(1, chosen)
+    )
+
+
 def canonical_order(tokens: Tokens) -> Tokens:
     """The same tokens with the patches of unknown position in an order that depends on their values alone.
 

@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from mjp.aladin.model.class_codes import ClassCodes
 from mjp.aladin.model.tokens import Tokens, vision_tokens
 from mjp.common.fingerprint import fingerprint
 from mjp.common.seeds import derive_seed
@@ -26,12 +27,16 @@ class Vision:
     size: tuple[int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    classes: ClassCodes | None = None  # appended to every token
 
     @torch.no_grad()
     def tokens(self, images: Tensor, plan: Plan | None = None) -> Tokens:
         """Tokens of (B, 3, H, W) images from `prepare`."""
         device = next(self.model.parameters()).device
-        return vision_tokens(self.model, images.to(device), plan)
+        tokens = vision_tokens(self.model, images.to(device), plan)
+        if self.classes is None:
+            return tokens
+        return tokens._replace(cls=self.classes(tokens.cls), patches=self.classes(tokens.patches))
 
     @property
     def width(self) -> int:
@@ -49,7 +54,9 @@ class Vision:
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes its features from those of another backbone."""
-        return {"weights": fingerprint(self.model.state_dict()), "size": self.size, "mean": self.mean, "std": self.std}
+        weights = fingerprint(self.model.state_dict())
+        codes = {} if self.classes is None else {"classes": fingerprint({"codes": self.classes.codes})}
+        return {"weights": weights, "size": self.size, "mean": self.mean, "std": self.std, **codes}
 
 
 def crop(size: tuple[int, int], view: int, seed: int) -> tuple[tuple[float, float, float, float], bool]:

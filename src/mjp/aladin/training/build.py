@@ -6,11 +6,18 @@ from dataclasses import replace
 import torch
 
 from mjp.aladin.data.captions import Captioned, all_captions
+from mjp.aladin.data.classes import all_class_texts
 from mjp.aladin.model.aladin import Aladin, load_text
 from mjp.aladin.model.backbones import find_backbone
+from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.model.text import TrainedTextEncoder
 from mjp.aladin.model.text_encoders import text_encoder_module
+from mjp.aladin.model.vision import Vision
 from mjp.aladin.training.config import AladinTraining
+from mjp.common.errors import InputError, first_line
+
+NEW_PARTS = ("picture_encoder.codes.", "word_weight.")  # what a continued model may have beyond the one it continues
+CAPTION_LENGTH = 11  # words
 
 
 def learning_rate(config: AladinTraining, epoch: float) -> float:
@@ -25,11 +32,34 @@ def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
     """A model of the configured shape, with a text encoder made for the captions."""
     shape = config.model
     vision = find_backbone(shape.backbone, shape.image_size)
-    text = text_encoder_module(shape.text).create(shape, all_captions(data))
+    if config.init is not None:
+        return continued(config, vision)
+    texts = [*all_captions(data), *(all_class_texts() if config.classes else ())]
+    text = text_encoder_module(shape.text).create(shape, texts)
     if isinstance(text, TrainedTextEncoder):
         model = Aladin(shape, vision.identity(), vision.width, text)
     else:
         model = Aladin(shape, vision.identity(), vision.width, text_weights=text.weights)
+    _set_scale(model, config)
+    return model
+
+
+def continued(config: AladinTraining, vision: Vision) -> Aladin:
+    """A model of the configured shape with the weights of a trained one; parts that it lacks start at nothing."""
+    assert config.init is not None
+    base = find_aladin(str(config.init))
+    assert base.home is not None
+    text = load_text(base.config, base.home)
+    model = Aladin(config.model, vision.identity(), vision.width, text, text_weights=base.text_weights)
+    try:
+        absent, foreign = model.load_state_dict(base.state_dict(), strict=False)
+    except RuntimeError as error:
+        raise InputError(f"{config.init} has another shape than the model to train ({first_line(error)})") from error
+    if foreign or not all(name.startswith(NEW_PARTS) for name in absent):
+        raise InputError(f"{config.init} has other parts than the model to train: give both the same --model options")
+    if model.word_weight is not None and base.word_weight is None:  # its scale was that of a sum over words
+        with torch.no_grad():
+            model.log_align_scale.add_(math.log(CAPTION_LENGTH))
     _set_scale(model, config)
     return model
 
@@ -45,6 +75,8 @@ def student_of_teacher(config: AladinTraining) -> Aladin:
     model = Aladin(shape, *vision, text, text_weights=teacher.text_weights)
     encoders = {name: value for name, value in teacher.state_dict().items() if not name.startswith("matching.")}
     model.load_state_dict(encoders, strict=False)
+    if config.init is not None:
+        model.matching.load_state_dict(find_aladin(str(config.init), searchable=True).matching.state_dict())
     model.home = teacher.home
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith("matching."))

@@ -16,7 +16,7 @@ from mjp.common.validate import number, whole
 # the smallest values of a run's numbers
 LEAST_WHOLE = {
     **dict.fromkeys(("views", "captions", "epochs", "batch_size", "eval_every", "log_every", "limit", "stop_after"), 1),
-    **{"workers": 0, "max_unreadable": 0},
+    **{"workers": 0, "max_unreadable": 0, "classes": 0},
 }
 LEAST_REAL = {
     **dict.fromkeys(("lr", "weight_decay", "warmup_epochs", "clip_grad", "margin", "hard_warmup"), 0.0),
@@ -41,6 +41,8 @@ class AladinTraining:
     """Folder of the run; default: out/aladin-PHASE. An interrupted run in it is resumed."""
     teacher: Path = Path("out/aladin-align")
     """Run or model whose alignment head teaches; for distill."""
+    init: Path | None = None
+    """Run or model to start from, or aladin-flickr8k: align continues its encoders, distill its matching head."""
     guide: Path | None = None
     """Run or model whose alignment scores teach the alignment head, beside the true pairs; for align."""
     cache: Path = Path("out/aladin-features")
@@ -68,6 +70,10 @@ class AladinTraining:
     """Views of training pictures kept on disk: 1 the picture, 2 and its mirror image, more: and random crops."""
     captions: int = 2
     """Captions per picture and step."""
+    classes: int = 0
+    """ImageNet classes per step, each with a picture and a text, beside the captions; needs lite0:classes."""
+    patch_share: float = 1.0
+    """Share of the patches of a picture that a step looks at, drawn anew; half of them take half the time."""
     epochs: int = 20
     """Passes over the pictures."""
     batch_size: int = 128
@@ -111,6 +117,8 @@ class AladinTraining:
                 whole(_flag(name), value, least=LEAST_WHOLE[name])
             if value is not None and name in LEAST_REAL:
                 number(_flag(name), value, least=LEAST_REAL[name])
+        if not number("--patch-share", self.patch_share, least=0, most=1):
+            raise InputError("--patch-share must be above 0: without patches there is nothing to align")
         if number("--ema", self.ema, least=0) >= 1:
             raise InputError(f"--ema must be below 1, not {self.ema}: at 1 the weights of the start would be saved")
         if self.guide is not None and self.phase != "align":
@@ -137,7 +145,7 @@ def config_from(values: dict[str, Any]) -> AladinTraining:
         unknown = sorted(set(section) - {f.name for f in fields(kind)})
         if unknown:
             raise InputError(f"unknown field {', '.join(unknown)}: mjp aladin train --help lists all")
-    for name in ("data", "pictures", "out", "teacher", "guide", "cache", "resume"):
+    for name in ("data", "pictures", "out", "teacher", "init", "guide", "cache", "resume"):
         if values.get(name) is not None:
             values[name] = Path(values[name])
     try:
@@ -179,6 +187,7 @@ def _read(config: AladinTraining) -> dict[str, bool]:
     return {
         **{"teacher": not aligns, "objective": matches, "align_objective": aligns},
         **{"margin": hinges, "hard_warmup": hinges, "student_scale": scaled, "learn_scale": scaled},
+        "patch_share": aligns,
         "teacher_scale": taught or config.guide is not None,
         **{f"model.{name}": aligns for name in sorted(frozen)},  # a student has its teacher's
     }

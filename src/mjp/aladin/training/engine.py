@@ -9,6 +9,7 @@ seeded anew from (seed, step): interrupted runs resume bit-exactly.
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from torch import Tensor, nn
 from mjp.aladin.data.captions import load_captions, training_splits
 from mjp.aladin.data.corpus import Corpus, TeacherTokens, encode_corpus, on
 from mjp.aladin.evaluate.metrics import ranks, recall
-from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.aladin import Aladin, evaluating
 from mjp.aladin.model.alignment import align
 from mjp.aladin.model.codes import Encoded
+from mjp.aladin.model.tokens import Tokens, some_patches
 from mjp.aladin.training.build import fresh_model, learning_rate, student_of_teacher
 from mjp.aladin.training.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.training.guide import Guide, calibrate
-from mjp.aladin.training.losses import infonce, listnet, triplet
+from mjp.aladin.training.lesson import ClassLessons, Lesson
+from mjp.aladin.training.losses import graded, infonce, listnet, triplet
 from mjp.common.device import pick_device
 from mjp.common.distributed import World
 from mjp.common.errors import InputError
@@ -37,6 +40,7 @@ from mjp.common.seeds import SAMPLE, STEP, derive_seed
 from mjp.training.order import epoch_order
 
 MAX_SCALE = 100.0
+CLASS_WEIGHT = 0.5  # of the second lesson: captions come first
 
 
 def train(config: AladinTraining) -> Path:
@@ -66,6 +70,7 @@ class AladinRun(ResumableRun[AladinTraining]):
             )
         self.teacher_scale = config.teacher_scale
         self.frozen: TeacherTokens | None = None
+        self.lessons = ClassLessons(self.model, self.corpus, config.classes) if config.classes else None
         self.guide = None if config.guide is None else Guide(config, train, dev, self.device)
         if config.phase == "distill":
             self.frozen = TeacherTokens(self.model, self.corpus)
@@ -104,6 +109,8 @@ class AladinRun(ResumableRun[AladinTraining]):
         pictures, texts = self._encoded(numbers, views, captions)
         guided = None if self.guide is None else self.guide.scores(numbers, views, captions)
         parts = self._losses(pictures, texts, same, guided)
+        if self.lessons is not None:
+            parts |= self._class_losses(pictures, self.lessons.draw(numbers, views, generator))
         loss = torch.stack(list(parts.values())).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -124,7 +131,12 @@ class AladinRun(ResumableRun[AladinTraining]):
             pictures, texts = self.frozen.read(numbers, views, captions)
             return on(self.device, pictures), on(self.device, texts)
         tokens, words = self.corpus.tokens(numbers, views), self.corpus.words(self.model, captions)
+        tokens = self._seen(tokens)
         return self.model.encode_tokens(on(self.device, tokens)), self.model.encode_words(on(self.device, words))
+
+    def _seen(self, tokens: Tokens) -> Tokens:
+        """A share of the patches while encoders are trained; a frozen teacher has seen all of them."""
+        return tokens if self.frozen is not None else some_patches(tokens, self.config.patch_share)
 
     def _losses(
         self, pictures: Encoded, texts: Encoded, same: Tensor, guided: Tensor | None = None
@@ -154,6 +166,22 @@ class AladinRun(ResumableRun[AladinTraining]):
             parts["infonce"] = infonce(scaled, same)
         if config.objective == "triplet":
             parts["triplet"] = triplet(matched, same, **hinge)
+        return parts
+
+    def _class_losses(self, captioned: Encoded, lesson: Lesson) -> dict[str, Tensor]:
+        """What either head makes of classes, in the pictures of the step and in those of the lesson."""
+        model, device = self.model, self.device
+        with torch.set_grad_enabled(self.frozen is None), nullcontext() if self.frozen is None else evaluating(model):
+            tokens = on(device, self._seen(lesson.tokens))
+            pictures, texts = model.encode_tokens(tokens), model.encode_words(model.words(lesson.texts))
+        pictures = Encoded(*(torch.cat(both) for both in zip(captioned, pictures, strict=True)))
+        relevance, parts = lesson.relevance.to(device), dict[str, Tensor]()
+        if self.config.phase != "distill":
+            aligned = self._alignment(pictures, texts)
+            parts["align_classes"] = CLASS_WEIGHT * graded(model.log_align_scale.exp() * aligned, relevance)
+        if self.config.phase != "align":
+            matched = model.vectors(pictures, text=False) @ model.vectors(texts, text=True).T
+            parts["match_classes"] = CLASS_WEIGHT * graded(model.log_scale.exp() * matched, relevance)
         return parts
 
     def _alignment(self, pictures: Encoded, texts: Encoded) -> Tensor:

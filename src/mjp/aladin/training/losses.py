@@ -55,6 +55,20 @@ def _list_entropy(student: Tensor, teacher: Tensor) -> Tensor:
     return -(teacher.softmax(1) * log_softmax(student, 1)).sum(1).mean()
 
 
+def graded(scores: Tensor, relevance: Tensor) -> Tensor:
+    """Cross-entropy against what a classifier holds true, both directions; scores are already scaled.
+
+    `relevance` (B, C) in [0, 1] is the probability that the text is true of the picture. A picture of which none of the
+    texts is likely to be true teaches as little as it says.
+    """
+    return _graded_rows(scores, relevance) + _graded_rows(scores.T, relevance.T)
+
+
+def _graded_rows(scores: Tensor, relevance: Tensor) -> Tensor:
+    target = relevance / relevance.sum(1, keepdim=True).clamp(min=1)
+    return -(target * log_softmax(scores, 1)).sum() / target.sum().clamp(min=1e-6)
+
+
 def calibrated_scale(blocks: list[tuple[Tensor, Tensor]]) -> float:
     """The T in [0.1, 200] at which softmax(T · scores) gives held-out true pairs the highest likelihood.
 

@@ -13,6 +13,7 @@ import timm
 import torch
 from torch import Tensor
 
+from mjp.aladin.model.class_codes import ClassCodes
 from mjp.aladin.model.vision import Vision
 from mjp.common.errors import InputError
 
@@ -29,10 +30,10 @@ FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw"
 
 
 def load(variant: str, size: int | None) -> Vision:
-    if variant:
-        raise InputError(f"lite0 has no variant {variant!r}: write --model.backbone lite0")
-    side = size or SIDE
-    return Vision("lite0", lite0(), (side, side), MEAN, STD)
+    if variant not in ("", "classes"):
+        raise InputError(f"lite0 has no variant {variant!r}: write --model.backbone lite0 or lite0:classes")
+    side, network = size or SIDE, lite0()
+    return Vision("lite0", network, (side, side), MEAN, STD, ClassCodes(network.classifier) if variant else None)
 
 
 def lite0() -> Any:
