@@ -1,10 +1,13 @@
 """What is said about a reconstruction of unknown pictures: never a false all-clear."""
 
+from clients import send, tiny  # isort: skip  mjp before timm
+
 from typing import Any
 
 import pytest
 import torch
 
+from mjp.privacy import audit_update
 from mjp.privacy.examine.finding import Finding
 from mjp.privacy.examine.verdict import Evidence, give_verdict
 
@@ -54,3 +57,24 @@ def test_what_was_guessed_is_told() -> None:
     assert "18 dimensions of its patches are open" in verdict.sentence
     assert "--mean" not in verdict.sentence  # wild guesses say nothing about the normalisation
     assert "--mean" in give_verdict(finding(match=0.1, range=(-2.0, 4.0)), Evidence(0, True, plausible=True)).sentence
+
+
+@pytest.mark.parametrize(("open_dimensions", "outcome"), [(16, "explains in part"), (48, "not recovered")])
+def test_equations_that_leave_some_dimensions_open_are_not_an_all_clear(open_dimensions: int, outcome: str) -> None:
+    """Every patch is known up to a few dimensions, although the guessed rest explains nothing."""
+    partly = finding(match=0.6, open_dimensions=open_dimensions, patch_dimensions=48)
+    assert give_verdict(partly, Evidence(5, True, plausible=True)).outcome == outcome
+
+
+def test_an_update_of_masked_patches_is_exposed_without_lattice_reduction() -> None:
+    network, update, _ = send(tiny(dtype=torch.float32), "mjp:0.27")
+    findings = audit_update(network.state_dict(), update.tensors, update.info, network, attacks=["direct", "subspace"])
+    assert findings.conclusion.verdict == "exposed"
+    assert "subspace" in findings.conclusion.by
+
+
+@pytest.mark.parametrize("defence", ["mjp:0.27+noise:1", "noise:1", "batch:4"])
+def test_noise_and_company_are_not_called_exposed(defence: str) -> None:
+    network, update, _ = send(tiny(dtype=torch.float32), defence)
+    findings = audit_update(network.state_dict(), update.tensors, update.info, network, attacks=["direct", "subspace"])
+    assert findings.conclusion.verdict == "not recovered by any attack that ran"

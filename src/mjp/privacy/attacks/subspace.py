@@ -43,7 +43,9 @@ def run(view: View) -> Reconstruction:
     system = open_system(view)
     patches = solve_open(view, system.origin, system.free)
     count = int(view.mask.sum())
-    return view.reconstruction(patches, condition=system.condition, open_dimensions=count - 1, masked=count)
+    noise = float(system.noise.median())
+    details = {"condition": system.condition, "open_dimensions": count - 1, "masked": count, "noise": noise}
+    return view.reconstruction(patches, **details)
 
 
 def open_system(view: View) -> OpenSystem:

@@ -76,7 +76,11 @@ def explains_update(finding: Finding) -> bool:
     """Whether a reconstruction explains the update, or holds patches that are certain."""
     if finding.verdict is None or finding.refused:
         return False
-    return finding.verdict.outcome in EXPLAINING or finding.details.get("integer_patches", 0) > 0
+    if finding.details.get("integer_patches", 0) > 0:
+        return True
+    # a mixture of several pictures may explain their update in part without showing any of them
+    mixed = finding.details.get("batch", 1) > 1 and finding.verdict.outcome == "explains in part"
+    return finding.verdict.outcome in EXPLAINING and not mixed
 
 
 def _sentence(

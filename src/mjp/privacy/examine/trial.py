@@ -34,6 +34,7 @@ def try_attack(
         result = _run(attack, view)
         seconds = time.perf_counter() - started
         details = {**result.details, "attack_title": attack.TITLE, "match": _match(view, result.pictures)}
+        details |= {"patch_dimensions": 3 * view.patch[0] * view.patch[1], "batch": view.info.batch}
     except Refused as reason:
         finding = Finding(attack.NAME, None, str(reason), seconds=time.perf_counter() - started)
         return replace(finding, verdict=give_verdict(finding, Evidence(0, weights_known, False)))

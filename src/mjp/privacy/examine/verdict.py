@@ -42,6 +42,7 @@ def give_verdict(finding: Finding, evidence: Evidence) -> Verdict:
 def _judge(finding: Finding, evidence: Evidence) -> Verdict:
     match = finding.details.get("match")
     digits = evidence.digits
+    open_ = finding.details.get("open_dimensions", 0)
     equations = f"a picture whose equations hold to {digits} digits, which takes no weights"
     if match is None:
         picture = equations if digits else "a picture"
@@ -49,7 +50,10 @@ def _judge(finding: Finding, evidence: Evidence) -> Verdict:
         return Verdict("equations hold" if digits else "unverified", "cannot be verified", sentence)
     if match >= EXPLAINED:
         return Verdict("explains", f"match {match:.4f}", f"a picture that explains the update (match {match:.4f})")
-    if digits:
+    if digits and 0 < open_ < finding.details.get("patch_dimensions", 0):
+        sentence = f"equations that hold to {digits} digits and fix all but {open_} dimensions of every patch"
+        return Verdict("explains in part", f"in part, match {match:.3f}", f"{sentence} (match {match:.2f})")
+    if digits and not open_:
         certain = match > CONVINCING or _pixel_range(finding)  # clipped pixels match nothing, whatever the weights
         doubt = "" if certain else " with these weights, which may not be the client's: state --weights"
         return Verdict("equations hold", f"equations hold to {digits} digits", f"{equations}; match {match:.2f}{doubt}")
