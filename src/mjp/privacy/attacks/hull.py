@@ -1,4 +1,4 @@
-"""Hull attack: what a model gives away whose tokens carry no position (rotary or relative models, no-pe). One picture.
+"""Hull attack: what a model gives away whose tokens carry no position (rotary, no-pe). One picture.
 
 Without a position table nothing in the first layer tells patches apart, so the server gets them as a set:
 
@@ -32,7 +32,7 @@ from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME = "hull"
 TITLE = "set of patches (models without a position table)"
-HELP = "for rotary, relative and position-free models: the exact set of patches, put in order by borders"
+HELP = "for rotary and position-free models: the set of patches, put in order by borders and gradient"
 NEEDS = ("one", "step", "projection", "qkv", "norm")
 BEAM = 4096  # integer points of the hull that are looked at
 PASSES = 2  # over all pairs of patches that might be swapped
