@@ -181,6 +181,8 @@ def quick(model: str, out: Path, *more: str) -> list[str]:
         (["--attacks"], "at least one model, one defence, one attack"),
         (["--defences", "none", "hope"], "unknown defence 'hope'"),
         (["--models", "mini-cifar10-mjp", "./nowhere"], "there is no model './nowhere'"),
+        (["--weights", "nowhere.pt", "--models", "mini-cifar10-mjp", "mini-cifar10-plain"], "of a single model"),
+        (["--weights", "nowhere.pt", "--models", "timm:test_vit"], "there is no file of weights nowhere.pt"),
     ],
 )
 def test_everything_is_checked_before_a_cell_is_written(
