@@ -16,6 +16,7 @@ class Stages(NamedTuple):
     vector: list[Match]
     reranked: list[Match]
     total: int
+    doubtful: bool | None = None  # whether nothing really matches; None if that was not asked or cannot be told
 
 
 class Gallery(Protocol):
@@ -31,8 +32,13 @@ class Gallery(Protocol):
 
     def __len__(self) -> int: ...
 
-    def stages(self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter) -> Stages:
-        """The matches from window.start to window.stop, by vector and with the first `rerank` sorted by alignment."""
+    def stages(
+        self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter, *, judge: bool = False
+    ) -> Stages:
+        """The matches from window.start to window.stop, by vector and with the first `rerank` sorted by alignment.
+
+        `judge`: say whether nothing really matches, where that can be told.
+        """
 
     def codes(self, picture: str) -> Codes | None:
         """The codes of one picture; None if it is not there."""

@@ -14,8 +14,9 @@ from mjp.aladin.index.neighbours import Engine
 from mjp.aladin.index.store import Index, index_state
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
+from mjp.aladin.search.doubt import NEAREST, Doubt
 from mjp.aladin.search.gallery import Stages
-from mjp.aladin.search.two_stage import match_hits, two_stage
+from mjp.aladin.search.two_stage import Hit, match_hits, two_stage
 
 FILTERS = 8  # whose rows are remembered
 ENTRIES = 4096  # pictures whose paths are remembered: a page asks for those of its matches again
@@ -31,6 +32,7 @@ class LocalGallery:
         self.state = index_state(folder)
         self._index = Index(folder)
         self.filtered: OrderedDict[Filter, Tensor] = OrderedDict()
+        self.doubt: Doubt | None = None
         self.entries: OrderedDict[str, Entry] = OrderedDict()
 
     @property
@@ -58,11 +60,14 @@ class LocalGallery:
     def __len__(self) -> int:
         return len(self.index)
 
-    def stages(self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter) -> Stages:
+    def stages(
+        self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter, *, judge: bool = False
+    ) -> Stages:
         index = self.index
         passing = self._passing(index, where) if where else None
         total = len(index) if passing is None else int(passing.sum())
-        vector, reranked = two_stage(index, model, query, window.stop, rerank, self.engine, passing)
+        count = max(window.stop, NEAREST)
+        vector, reranked = two_stage(index, model, query, count, rerank, self.engine, passing)
         shown = {hit.row: hit for hit in [*vector[window], *reranked[window]]}
         matches = dict(zip(shown, match_hits(index, list(shown.values())), strict=True))
         self._remember([Entry(match.id, match.paths, match.date) for match in matches.values()])
@@ -70,7 +75,15 @@ class LocalGallery:
             [matches[hit.row]._replace(alignment=hit.alignment) for hit in vector[window]],
             [matches[hit.row]._replace(alignment=hit.alignment) for hit in reranked[window]],
             total,
+            self._doubt(index, model, vector[:NEAREST]) if judge and passing is None else None,
         )
+
+    def _doubt(self, index: Index, model: Aladin, hits: list[Hit]) -> bool | None:
+        with self.lock:
+            if self.doubt is None or self.doubt.model is not model:
+                self.doubt = Doubt(model)
+            vectors = index.codes(torch.tensor([hit.row for hit in hits])).vector
+            return self.doubt.about(index, vectors, torch.tensor([hit.cosine for hit in hits]))
 
     def codes(self, picture: str) -> Codes | None:
         index = self.index

@@ -103,7 +103,10 @@ class QdrantGallery:
     def __len__(self) -> int:
         return self._count(None)
 
-    def stages(self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter) -> Stages:
+    def stages(
+        self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter, *, judge: bool = False
+    ) -> Stages:
+        """`judge` has no effect: the scale would take the vectors of the whole collection."""
         check_maxsim(model.config.alignment)
         condition = as_condition(where)
         total = self._count(condition)

@@ -14,6 +14,8 @@ from mjp.aladin.search.table import match_entries, match_table
 from mjp.common.errors import InputError
 from mjp.common.files import check_folder
 
+NOTHING = "perhaps nothing here really matches: these are the nearest"
+
 
 class SearchAnswer(NamedTuple):
     """What is printed, and the body of results.json."""
@@ -62,13 +64,16 @@ def search_and_draw(
         raise InputError("--explain shows the best patch of each word: it needs a query in words, without a minus")
     check_folder(out)
     searcher = open_index(index, model=model, engine=engine, max_pixels=max_pixels, device=device)
-    matches = searcher.stages(request).reranked
+    stages = searcher.stages(request)
+    matches = stages.reranked
     words = {match.id: searcher.explain(request.text, match.id) or [] for match in matches if explain}
     title = " + ".join([*filter(None, [request.text]), *([f"like {request.picture.name}"] if request.picture else [])])
     sheet = contact_sheet(title, matches, words, searcher.gallery.config.grid, max_pixels=max_pixels)
     out.mkdir(parents=True, exist_ok=True)
     write_sheet(sheet, out / "sheet.png")
-    notes = searcher.notes(request.text) if request.text else []
+    notes = [NOTHING] if stages.doubtful else []
+    notes += searcher.notes(request.text) if request.text else []
     first = f", the first {MAX_PICTURES} of {len(matches)}" if len(matches) > MAX_PICTURES else ""
     text = "\n\n".join([match_table(matches, words), *notes, f"sheet    {out / 'sheet.png'}{first}"])
-    return SearchAnswer(text, {"query": title, "index": str(index), "found": match_entries(matches, words)})
+    body = {"query": title, "index": str(index), "doubtful": stages.doubtful, "found": match_entries(matches, words)}
+    return SearchAnswer(text, body)

@@ -94,11 +94,11 @@ class PictureSearch:
         query = self.encode(request)
         window = slice(request.offset, request.offset + request.k)
         rerank = request.rerank if request.by_words else 0
-        stages = gallery.stages(self.model, query, window, rerank, request.where)
+        stages = gallery.stages(self.model, query, window, rerank, request.where, judge=request.by_words)
         if request.sort == "score":
             return stages
         vector, reranked = (sorted(matches, key=lambda match: -match.date) for matches in stages[:2])
-        return Stages(vector, reranked, stages.total)
+        return stages._replace(vector=vector, reranked=reranked)
 
     def encode(self, request: Request) -> Codes:
         """The codes of a query."""

@@ -91,7 +91,7 @@ class Pages:
         page = request.offset // request.k + 1
         return {
             "columns": columns,
-            "notes": self.searcher.notes(request.text) if request.text else [],
+            "notes": [NOTHING] * bool(stages.doubtful) + (self.searcher.notes(request.text) if request.text else []),
             "newer": page - 1 if page > 1 else None,
             "older": page + 1 if request.offset + request.k < stages.total else None,
             "first": request.offset + 1,
@@ -100,6 +100,7 @@ class Pages:
         } | _nothing(request, stages.total)
 
 
+NOTHING = "perhaps nothing here really matches: these are the nearest"
 NOTES = {
     "reranked": "The {count} nearest, sorted by how well words and patches align.",
     "vector": "Sorted by the cosine of picture and query alone.",
