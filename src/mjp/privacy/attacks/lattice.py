@@ -29,7 +29,7 @@ from mjp.privacy.server.integers import (
     reduce_lattice,
     reduce_open,
 )
-from mjp.privacy.server.linear import PatchModes, precision, solve_open
+from mjp.privacy.server.linear import OpenSystem, PatchModes, precision, solve_open
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
@@ -96,7 +96,7 @@ def _rounded(answer: Tensor) -> Cosets:
     return Cosets(points, answer.new_zeros(0, answer.shape[1]), solved, torch.zeros_like(solved))
 
 
-def find_cosets(view: View, system: subspace.OpenSystem, answer: Tensor) -> Cosets:
+def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
     """The integer points that satisfy the equations; nothing is solved where the reduction does not find Λ."""
     scale = 255 * view.weight.new_tensor(view.info.std).repeat_interleave(view.patch[0] * view.patch[1])  # (P,)
     count = len(system.free)

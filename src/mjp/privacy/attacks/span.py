@@ -10,12 +10,12 @@ withheld. Unique when N + T ≤ D − 1 (T tokens). The prior decides the direct
 the differences of patches that share E_unk) and what noise hides.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mjp.privacy.server.linear import solve_spanned, solve_until_plausible
+from mjp.privacy.server.linear import OpenSystem, PatchModes, solve_spanned, solve_until_plausible
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
@@ -25,31 +25,59 @@ HELP = "needs no position gradient: the public values of the position table tell
 NEEDS = ("one", "projection", "qkv", "values", "norm")
 
 
+class Equations(NamedTuple):
+    """mixing aᵢ = targetᵢ for x_i = aᵢ·basis."""
+
+    basis: Tensor  # B (N, P)
+    mixing: Tensor  # (D, N)
+    target: Tensor  # (D, N): one column for each patch
+    mask: Tensor  # (N,)
+    open: int  # dimensions that the equations leave open
+    noise: float  # deviation of the targets
+
+
 def run(view: View) -> Reconstruction:
-    require(view, *NEEDS)
-    cells, width = view.table.shape
-    tokens = cells + view.vit.num_prefix_tokens
-    if tokens >= width - 1:
-        raise Refused(f"{tokens} tokens fill all {width} dimensions of the first layer: nothing is left to solve with")
-    basis = _row_space(view.projection, cells)  # B (N, P)
-    off = _off(view, tokens)
-    mixing = off(view.weight @ basis.T)  # (D, N)
-    mask = _mask(view, mixing, off)
-    positions = view.table.clone()
-    if view.model.unknown is not None:
-        positions[mask] = view.model.unknown.detach().double()
-    target = -off((view.bias + positions).T)  # (D, N): one column for each patch
-    values = torch.linalg.svdvals(mixing)
-    open_ = max(cells + tokens - (width - 1), int(mask.sum()) - 1, 0)
-    noise = _noise(view, mixing, target, rank=cells - open_, equations=width - 1 - tokens)
+    basis, mixing, target, mask, open_, noise = _equations(view)
     scale = float(target.square().mean().sqrt())
 
     def solve(deviation: float) -> Tensor:
         return solve_spanned(view, basis, mixing, target, deviation * scale)
 
     patches, _ = solve_until_plausible(view, solve, noise / scale)
-    condition = float(values[0] / values[cells - open_ - 1])
+    values = torch.linalg.svdvals(mixing)
+    condition = float(values[0] / values[len(basis) - open_ - 1])
     return view.reconstruction(patches, condition=condition, open_dimensions=open_, masked=int(mask.sum()))
+
+
+def open_system(view: View) -> tuple[OpenSystem, Tensor]:
+    """Every patch up to what its equations leave open, and (N,) the masked patches."""
+    basis, mixing, target, mask, open_, noise = _equations(view)
+    left, values, right = torch.linalg.svd(mixing, full_matrices=False)
+    # what moves a patch by less than the noise does is open too
+    rank = min(len(basis) - open_, int((values * PatchModes(view).variances.max().sqrt() > noise).sum()))
+    known = (left[:, :rank].T @ target) / values[:rank].unsqueeze(1)  # (rank, N)
+    origin = known.T @ right[:rank] @ basis
+    deviation = origin.new_full((len(origin),), noise / float(values[rank - 1]))
+    return OpenSystem(origin, right[rank:] @ basis, deviation, float(values[0] / values[rank - 1])), mask
+
+
+def _equations(view: View) -> Equations:
+    require(view, *NEEDS)
+    cells, width = view.table.shape
+    tokens = cells + view.vit.num_prefix_tokens
+    if tokens >= width - 1:
+        raise Refused(f"{tokens} tokens fill all {width} dimensions of the first layer: nothing is left to solve with")
+    basis = _row_space(view.projection, cells)
+    off = _off(view, tokens)
+    mixing = off(view.weight @ basis.T)
+    mask = _mask(view, mixing, off)
+    positions = view.table.clone()
+    if view.model.unknown is not None:
+        positions[mask] = view.model.unknown.detach().double()
+    target = -off((view.bias + positions).T)
+    open_ = max(cells + tokens - (width - 1), int(mask.sum()) - 1, 0)
+    noise = _noise(view, mixing, target, rank=cells - open_, equations=width - 1 - tokens)
+    return Equations(basis, mixing, target, mask, open_, noise)
 
 
 def _row_space(matrix: Tensor, rank: int) -> Tensor:

@@ -14,12 +14,11 @@ pixels are integers, which the lattice attack uses.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mjp.privacy.server.linear import solve_open
+from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
@@ -28,15 +27,6 @@ TITLE = "mask-aware subspace attack"
 HELP = "made for MJP: reads the mask off the gradient, recovers patches up to differences of masked ones"
 NEEDS = ("one", "step", "projection", "positions", "unknown")
 Columns = Callable[[Tensor], Tensor]
-
-
-class OpenSystem(NamedTuple):
-    """What the equations say of every patch: X = origin + Z·free for some Z."""
-
-    origin: Tensor  # (N, P) normalised
-    free: Tensor  # (q, P), orthonormal rows
-    noise: Tensor  # (N,) deviation of the equations of each patch, in normalised pixels
-    condition: float
 
 
 def run(view: View) -> Reconstruction:

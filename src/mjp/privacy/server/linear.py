@@ -9,6 +9,7 @@ solution of the same problem without the coupling between patches, so a few doze
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,15 @@ TOLERANCE = 1e-7
 MAX_RATIO = 1e12  # of certainty to prior: beyond it, rounding would leave nothing of the prior
 MAX_ATTEMPTS = 16  # each with four times the noise of the last
 EXACT = 1e-3  # noise below which equations hold: other pictures and masked patches leave far more unexplained
+
+
+class OpenSystem(NamedTuple):
+    """What linear equations say of every patch: X = origin + Z·free for some Z."""
+
+    origin: Tensor  # (N, P) normalised
+    free: Tensor  # (q, P), orthonormal rows
+    noise: Tensor  # (N,) deviation of the equations of each patch, in normalised pixels
+    condition: float
 
 
 def solve_until_plausible(view: View, solve: Callable[[float], Tensor], noise: float) -> tuple[Tensor, float]:
@@ -133,7 +143,12 @@ def _in_span(view: View, basis: Tensor, pull: Tensor, certainty: Tensor | float)
 
 
 def conjugate_gradients(
-    operator: Callable[[Tensor], Tensor], target: Tensor, precondition: Callable[[Tensor], Tensor]
+    operator: Callable[[Tensor], Tensor],
+    target: Tensor,
+    precondition: Callable[[Tensor], Tensor],
+    *,
+    steps: int = MAX_STEPS,
+    tolerance: float = TOLERANCE,
 ) -> Tensor:
     """x with operator(x) = target, for a symmetric positive operator."""
     x = torch.zeros_like(target)
@@ -141,8 +156,8 @@ def conjugate_gradients(
     ready = precondition(residual)
     direction = ready
     energy = (residual * ready).sum()
-    enough = TOLERANCE**2 * energy
-    for _ in range(MAX_STEPS):
+    enough = tolerance**2 * energy
+    for _ in range(steps):
         if not energy > enough:
             break
         moved = operator(direction)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 
+from mjp.privacy.server.first_block import WEIGHT, has_plain_mlp
 from mjp.privacy.server.view import Refused, View
 
 
@@ -62,6 +63,11 @@ NEEDS = {
         _informative("blocks.0.attn.qkv.weight"),
         "the update lacks the gradient of blocks.0.attn.qkv.weight, or it is zero",
         "the gradient of the first attention layer spans the tokens",
+    ),
+    "mlp": Need(
+        lambda view: has_plain_mlp(view) and _informative(WEIGHT)(view),
+        "the update lacks the gradient of blocks.0.mlp.fc2.weight, or it is zero, or that block is not a plain one",
+        "the gradient of the first MLP spans its activations",
     ),
     "unknown": Need(
         lambda view: view.model.unknown is not None,

@@ -1,0 +1,183 @@
+"""Solve for open dimensions with the activations of the first MLP, which bend what linear equations leave straight.
+
+Linear equations leave every patch open along a common span: x_i = a_i + z_i F. The activations h_i(x) of its token must
+be in the span S of the rows of ∂L/∂W₂ (server/first_block.py). GELU is not linear, so h_i leaves S as soon as x_i is
+wrong, in any direction of F:
+
+    minimise Σ_i |P h_i(x_1 … x_N)|² / s_i² + prior,   P projects off S
+
+by Gauss-Newton steps with conjugate gradients, since attention couples the patches. s_i is the present misfit of patch
+i, so patches that fit dominate those that do not yet.
+
+Masked patches share E_unk, so each of their equations has as many solutions as there are masked patches. Two slots may
+have run into one solution, or one into none: such slots start again from other patches of the picture.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.func import jvp, vjp
+
+from mjp.privacy.server.first_block import FirstBlock
+from mjp.privacy.server.linear import OpenSystem, PatchModes, conjugate_gradients, precision
+from mjp.privacy.server.view import View
+
+MAX_STEPS = 12  # of Gauss-Newton
+MAX_INNER = 30  # of conjugate gradients in each
+ENOUGH = 1e-2  # relative error of an inner problem
+TRUST = 0.3  # of the present misfit that counts as noise
+RESTARTS = 5  # rounds in which bad slots start again
+MIN_GAIN = 0.5  # of the cost, without which the steps end: near a solution they gain far more
+LOCAL_STEPS = 8
+BAD = 20.0  # times the misfit of a typical unmasked patch
+DISTINCT = 0.1  # distance of two patches, in normalised pixels (rms), that are not one and the same
+
+
+class Bend:
+    """`mask` (N,): the patches that share E_unk."""
+
+    def __init__(self, view: View, system: OpenSystem, mask: Tensor) -> None:
+        self.view = view
+        self.origin = system.origin
+        self.free = system.free
+        self.mask = mask
+        self.block = FirstBlock(view, mask)
+        tokens = len(self.origin) + len(self.block.prefix)
+        self.rows = torch.linalg.svd(self.block.gradient, full_matrices=False)[2][:tokens]  # S (T, M)
+        self.directions = view.weight @ self.free.T  # (D, q): F as tokens see it
+        self.mean = view.patches(view.prior.mean)
+        modes = PatchModes(view)
+        rotated = modes.to(self.free)
+        self.stiffness = rotated * modes.values @ rotated.T  # (q, q) of the prior
+        scale = self.block.bent(self.block.mixed(self.mean)).square().mean().sqrt()
+        self.floor = float(scale) * view.resolution  # of s
+
+    def patches(self, weights: Tensor) -> Tensor:
+        return self.origin + weights @ self.free
+
+    def misfits(self, weights: Tensor) -> Tensor:
+        """(N,) how far each patch is from its equations."""
+        return self._residual(weights).norm(dim=1)
+
+    def run(self, patches: Tensor) -> Tensor:
+        """(N, P) from a first guess to patches that satisfy the equations, or come as near as these steps lead."""
+        weights = self._descend((patches - self.origin) @ self.free.T)
+        for _ in range(RESTARTS):
+            slots = self._bad_slots(weights)
+            if len(slots) == 0:
+                break
+            attempt = self._descend(self._restart(weights, slots))
+            if not self._cost(attempt) < self._cost(weights):
+                break
+            weights = attempt
+        return self.patches(weights)
+
+    def _off(self, activations: Tensor) -> Tensor:
+        return activations - (activations @ self.rows.T) @ self.rows
+
+    def _residual(self, weights: Tensor) -> Tensor:
+        return self._off(self.block.bent(self.block.mixed(self.patches(weights))))
+
+    def _cost(self, weights: Tensor) -> float:
+        """A sum of logarithms: what one patch that fits gains is not lost in the misfit of others."""
+        return float((self.misfits(weights) + self.floor).log().sum())
+
+    def _slopes(self, tokens: Tensor) -> Tensor:
+        """(n, M, q) of the equations, without what attention adds."""
+        return self._off(self.block.slopes(tokens, self.directions).transpose(1, 2)).transpose(1, 2)
+
+    def _deviations(self, residual: Tensor) -> Tensor:
+        """(n, 1) s of each patch."""
+        return (TRUST * residual.norm(dim=1, keepdim=True) / math.sqrt(residual.shape[1])).clamp(min=self.floor)
+
+    def _descend(self, weights: Tensor) -> Tensor:
+        cost = self._cost(weights)
+        for _ in range(MAX_STEPS):
+            step = self._step(weights)
+            length = 1.0
+            while not (lower := self._cost(weights + length * step)) < cost and length > 0.1:
+                length /= 2
+            if not lower < cost:
+                break
+            weights = weights + length * step
+            gain = cost - lower
+            cost = lower
+            if gain < MIN_GAIN:
+                break
+        return weights
+
+    def _step(self, weights: Tensor) -> Tensor:
+        """(N, q) a step of Gauss-Newton."""
+        patches = self.patches(weights)
+        residual, pull = vjp(self._residual, weights)
+        certainty = self._deviations(residual) ** -2  # (N, 1)
+        slopes = self._slopes(self.block.mixed(patches))
+        alone = slopes.transpose(1, 2) @ slopes * certainty.unsqueeze(2) + self.stiffness
+        factor = torch.linalg.cholesky(alone)  # (N, q, q): every patch by itself
+
+        def operator(move: Tensor) -> Tensor:
+            bent = jvp(self._residual, (weights,), (move,))[1]
+            return pull(certainty * bent)[0] + precision(self.view, move @ self.free) @ self.free.T
+
+        target = -pull(certainty * residual)[0] - precision(self.view, patches - self.mean) @ self.free.T
+
+        def precondition(rest: Tensor) -> Tensor:
+            return torch.cholesky_solve(rest.unsqueeze(2), factor)[..., 0]
+
+        return conjugate_gradients(operator, target, precondition, steps=MAX_INNER, tolerance=ENOUGH)
+
+    def _bad_slots(self, weights: Tensor) -> Tensor:
+        """Masked slots without a solution, or with that of another slot; the worst first."""
+        misfits = self.misfits(weights)
+        slots = self.mask.nonzero()[:, 0]
+        limit = BAD * float(misfits[~self.mask].median()) if bool((~self.mask).any()) else math.inf
+        patches = self.patches(weights)
+        accepted: list[Tensor] = []
+        bad = []
+        for slot in slots[misfits[slots].argsort()]:
+            if float(misfits[slot]) > limit or not _is_new(patches[slot], accepted):
+                bad.append(slot)
+            else:
+                accepted.append(patches[slot])
+        return torch.stack(bad[::-1]) if bad else slots[:0]
+
+    def _restart(self, weights: Tensor, slots: Tensor) -> Tensor:
+        """Weights in which other solutions stand in these slots: those that starts from all patches lead to."""
+        patches = self.patches(weights)
+        slot = int(slots[0])
+        points, misfits = self._solve_slot(patches, slot, (patches - self.origin[slot]) @ self.free.T)
+        rest = self.mask.clone()
+        rest[slots] = False
+        accepted = list(patches[rest])
+        attempt = weights.clone()
+        waiting = slots.tolist()
+        for number in misfits.argsort().tolist():
+            if waiting and _is_new(points[number], accepted):
+                accepted.append(points[number])
+                place = waiting.pop(0)
+                attempt[place] = (points[number] - self.origin[place]) @ self.free.T
+        return attempt
+
+    def _solve_slot(self, patches: Tensor, slot: int, starts: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, P) solutions for one slot from (n, q) starts, the other patches as they are, and their (n,) misfits."""
+        centre = (self.mean[slot] - self.origin[slot]) @ self.free.T
+        for count in range(LOCAL_STEPS + 1):
+            points = self.origin[slot] + starts @ self.free
+            pictures = patches.repeat(len(points), 1, 1)
+            pictures[:, slot] = points
+            tokens = self.block.mixed(pictures)[:, slot]
+            residual = self._off(self.block.bent(tokens))
+            if count == LOCAL_STEPS:
+                break
+            slopes = self._slopes(tokens)
+            certainty = self._deviations(residual) ** -2
+            normal = slopes.transpose(1, 2) @ slopes * certainty.unsqueeze(2) + self.stiffness
+            pull = (slopes.transpose(1, 2) @ residual.unsqueeze(2))[..., 0] * certainty
+            pull = pull + 0.05 * (starts - centre) @ self.stiffness  # a weak prior: the slot's neighbours do not count
+            starts = starts - torch.linalg.solve(normal, pull.unsqueeze(2))[..., 0]
+        return points, residual.norm(dim=1)
+
+
+def _is_new(patch: Tensor, others: list[Tensor]) -> bool:
+    return all(float((patch - other).square().mean().sqrt()) > DISTINCT for other in others)
