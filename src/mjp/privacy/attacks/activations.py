@@ -13,11 +13,14 @@ Under MJP the masked patches follow as a set, since every masked slot has the sa
 order they belong. What this attack cannot know is what MJP guarantees: that order.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 from mjp.privacy.attacks import span, subspace
 from mjp.privacy.server.bend import Bend
+from mjp.privacy.server.integers import snap
 from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.puzzle_solver import solve
@@ -27,15 +30,20 @@ NAME = "activations"
 TITLE = "activations of the first MLP"
 HELP = "solves what subspace and span leave open: the activations of the first MLP span its gradient"
 NEEDS = ("one", "step", "projection", "mlp", "norm")
+MIN_GAIN = 30.0  # times better explained: below, the descent has stuck, and only whole grey levels are believed
 
 
 def run(view: View) -> Reconstruction:
     system, mask = open_system(view)
-    patches, misfit = solve_system(view, system, mask)
-    patches = put_back(view, patches, mask)
-    return view.reconstruction(
-        patches, condition=system.condition, solved_dimensions=len(system.free), misfit=misfit, masked=int(mask.sum())
-    )
+    start = solve_open(view, system.origin, system.free)
+    patches, gain = solve_system(view, system, mask, start)
+    details = {"condition": system.condition, "masked": int(mask.sum()), "gain": gain}
+    if gain >= MIN_GAIN:
+        patches, _ = snap(view, put_back(view, patches, mask))
+        return view.reconstruction(patches, **details, open_dimensions=0)
+    patches, whole = snap(view, patches)
+    patches = torch.where((whole & ~mask).unsqueeze(1), patches, start)
+    return view.reconstruction(patches, **details, open_dimensions=len(system.free))
 
 
 def open_system(view: View) -> tuple[OpenSystem, Tensor]:
@@ -48,15 +56,13 @@ def open_system(view: View) -> tuple[OpenSystem, Tensor]:
     return span.open_system(view)
 
 
-def solve_system(view: View, system: OpenSystem, mask: Tensor) -> tuple[Tensor, float]:
-    """(N, P) patches, masked ones in any order, and the misfit of a typical patch relative to its activations."""
-    patches = solve_open(view, system.origin, system.free)
+def solve_system(view: View, system: OpenSystem, mask: Tensor, start: Tensor) -> tuple[Tensor, float]:
+    """(N, P) patches, masked ones in any order, and how many times better they explain ∂L/∂W₂ than the start."""
     if len(system.free) == 0:
-        return patches, 0.0
+        return start, math.inf
     bend = Bend(view, system, mask)
-    patches = bend.run(patches)
-    scale = float(bend.block.bent(bend.block.mixed(patches)).norm(dim=1).median())
-    return patches, float(bend.misfits((patches - system.origin) @ system.free.T).median()) / scale
+    patches = bend.run(start)
+    return patches, bend.unexplained(start) / bend.unexplained(patches)
 
 
 def put_back(view: View, patches: Tensor, mask: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from torch.nn.functional import pad
 from mjp.pictures.patches import patchify, unpatchify
 from mjp.privacy.attacks import direct, span, subspace
 from mjp.privacy.server.integers import (
+    MAX_TOLERANCE,
     choose_pixels,
     integer_basis,
     integer_points,
@@ -39,7 +40,6 @@ HELP = "subspace, direct or span, then uses that 8-bit pixels are whole numbers;
 NEEDS = ("one", "projection")
 MIN_TOLERANCE = 0.03
 MIN_NOISE = 1e-4  # levels: with less, the metric of the reduction is singular in double precision
-MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
 DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
 BEAM = 32  # candidates for each patch
 SHARPNESS = 0.25  # the share of each of three views of the pixels in their log-likelihood

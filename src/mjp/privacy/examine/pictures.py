@@ -39,7 +39,7 @@ def audit_pictures(
     *,
     names: Sequence[str] | None = None,
     defences: Sequence[str] = ("none",),
-    attacks: Sequence[str] = ("direct", "span", "subspace", "lattice"),
+    attacks: Sequence[str] = ("direct", "span", "subspace", "activations", "lattice"),
     label: int | None = None,
     prior: Path | None = None,
     dtype: torch.dtype = torch.float32,

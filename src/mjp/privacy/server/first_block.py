@@ -37,13 +37,13 @@ class FirstBlock:
         self.gradient = gradient  # (D, M)
 
     def mixed(self, patches: Tensor) -> Tensor:
-        """(..., N, P) → (..., N, D): the tokens of the patches behind the attention."""
+        """(..., N, P) → (..., T, D): all tokens behind the attention, prefix tokens first."""
         tokens = patches @ self.weight.T + self.positions
         tokens = torch.cat([self.prefix.expand(*tokens.shape[:-2], *self.prefix.shape), tokens], -2)
         batch = tokens.reshape(-1, *tokens.shape[-2:])
         block = self.block
         batch = batch + block.ls1(block.attn(block.norm1(batch)))
-        return batch.reshape(tokens.shape)[..., len(self.prefix) :, :]
+        return batch.reshape(tokens.shape)
 
     def bent(self, tokens: Tensor) -> Tensor:
         """(..., D) tokens behind the attention → (..., M) activations of the MLP."""

@@ -17,8 +17,12 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+from mjp.pictures.patches import patchify, unpatchify
+from mjp.privacy.server.view import View
+
 BITS = 30  # to which a real lattice basis is rounded, relative to its shortest entry
 MAX_ERROR = 0.45  # levels
+MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
 STEPS = (0.0, 1.0, -1.0, 2.0, -2.0)  # from the nearest integer that the beam search tries in every coordinate
 
 
@@ -89,6 +93,18 @@ def extend(points: Tensor, origin: Tensor, free: Tensor, pixels: Tensor) -> tupl
     whole[:, pixels] = points
     error = (full - whole).abs()
     return whole, torch.where(error.amax(1) < MAX_ERROR, error.square().mean(1).sqrt(), torch.inf)
+
+
+def snap(view: View, patches: Tensor) -> tuple[Tensor, Tensor]:
+    """(N, P) normalised patches rounded to 8 bits where they are so near to whole grey levels that it is no chance.
+
+    Also returns (N,) where that is.
+    """
+    levels = patchify(view.picture(patches), view.patch) * 255
+    whole = levels.round()
+    near = (levels - whole).square().mean(1).sqrt() < MAX_TOLERANCE
+    rounded = view.patches(unpatchify(whole / 255, view.grid, view.patch))
+    return torch.where(near.unsqueeze(1), rounded, patches), near
 
 
 def choose_pixels(free: Tensor, count: int) -> Tensor:

@@ -64,6 +64,11 @@ NEEDS = {
         "the update lacks the gradient of blocks.0.attn.qkv.weight, or it is zero",
         "the gradient of the first attention layer spans the tokens",
     ),
+    "rounds": Need(
+        lambda view: bool(view.others),
+        "there is only one update",
+        "it compares updates of several rounds",
+    ),
     "mlp": Need(
         lambda view: has_plain_mlp(view) and _informative(WEIGHT)(view),
         "the update lacks the gradient of blocks.0.mlp.fc2.weight, or it is zero, or that block is not a plain one",

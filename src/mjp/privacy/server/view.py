@@ -68,6 +68,7 @@ class View:
         self.info = update.info
         self.prior = prior
         self.effort = effort or Effort()
+        self.others: tuple[View, ...] = ()  # what the server has received besides, perhaps of other pictures
         self.gradients = {name: g.double() for name, g in gradients_of(update, model).items()}
         self.resolution = self._resolution(update)
         self.vit: Any = model.model
