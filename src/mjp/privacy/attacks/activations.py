@@ -30,7 +30,7 @@ NAME = "activations"
 TITLE = "activations of the first MLP"
 HELP = "solves what subspace and span leave open: the activations of the first MLP span its gradient"
 NEEDS = ("one", "step", "projection", "mlp", "norm")
-MIN_GAIN = 30.0  # times better explained: below, the descent has stuck, and only whole grey levels are believed
+MIN_GAIN = 300.0  # times better explained: below, the descent has stuck, and only whole grey levels are believed
 
 
 def run(view: View) -> Reconstruction:

@@ -28,6 +28,21 @@ def headlines(rows: list[dict[str, Any]], models: Iterable[str]) -> dict[str, st
     return sentences
 
 
+def rounds_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How many rounds it took until pictures were bit-exact, for each model and defence."""
+    lines = {}
+    for row in rows:
+        counts = row["attacks"].get("rounds", {}).get("rounds_until_exact")
+        if counts:
+            exact = sorted(count for count in counts if count is not None)
+            after = f", after {exact[0]} to {exact[-1]} rounds, median {exact[len(exact) // 2]}" if exact else ""
+            line = (
+                f"{row['model']}, {row['defence']}: {len(exact)} of {len(counts)} pictures bit-exact over rounds{after}"
+            )
+            lines[row["model"], row["defence"]] = line
+    return list(lines.values())
+
+
 def smallest_ratio(rows: list[dict[str, Any]], model: str, quantity: str) -> float | None:
     """The smallest γ from which on the upper end of every gain over the guess is below 1 dB, there and beyond.
 

@@ -23,11 +23,13 @@ from mjp.common.secret_key import SecretKey
 from mjp.common.weights import read_tensors
 from mjp.evaluation.batches import find_pictures
 from mjp.models import Subject
+from mjp.pictures.crop import eight_bit_square
 from mjp.pictures.sets import Pictures
+from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.audit.cells import Cells, Key
 from mjp.privacy.audit.chart import draw_audit
-from mjp.privacy.audit.headline import headlines
+from mjp.privacy.audit.headline import headlines, rounds_lines
 from mjp.privacy.audit.settings import AuditSettings
 from mjp.privacy.audit.spreadsheet import write_spreadsheet
 from mjp.privacy.audit.summary import summarise
@@ -35,6 +37,7 @@ from mjp.privacy.audit.table import table
 from mjp.privacy.audit.usefulness import measure, usefulness
 from mjp.privacy.audit.verdicts import verdict_lines, verdict_on
 from mjp.privacy.combination import parse
+from mjp.privacy.examine.federation import Federation
 from mjp.privacy.examine.pictures import examine
 from mjp.privacy.examine.subject import public_model
 from mjp.privacy.lpips import find_lpips
@@ -43,6 +46,8 @@ from mjp.privacy.samples import sample_pictures, spread_numbers
 from mjp.privacy.server.prior import Prior, fit_prior
 from mjp.privacy.server.public_pictures import PUBLIC, find_prior
 from mjp.privacy.server.view import Effort, server_seed
+
+OTHERS = 64  # pictures on which the model trains between two rounds
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Target:
     pictures: Tensor  # (n, 3, H, W) in [0, 1]
     labels: Tensor  # (n,) classes that the model has
     prior: Prior
+    federation: Federation | None  # where a picture is sent in several rounds
 
 
 def audit(settings: AuditSettings, out: Path, options: Any) -> Results:
@@ -84,7 +90,19 @@ def _target(settings: AuditSettings, name: str, source: Pictures) -> Target:
     labels = torch.tensor([source.labels[number] for number in numbers])
     classes = int(getattr(subject.model.model, "num_classes", 1))
     pictures = sample_pictures(source, len(numbers), subject.size, floats=settings.float_pictures)
-    return Target(subject, pictures, labels % classes, _prior(settings, subject, source, numbers))
+    federation = _federation(settings, subject, source, numbers) if settings.rounds > 1 else None
+    return Target(subject, pictures, labels % classes, _prior(settings, subject, source, numbers), federation)
+
+
+def _federation(settings: AuditSettings, subject: Subject, source: Pictures, attacked: Sequence[int]) -> Federation:
+    """The other clients have pictures of the data that are not under attack."""
+    numbers = [number for number in spread_numbers(len(source), OTHERS) if number not in attacked]
+    if not numbers:
+        raise InputError("every picture is under attack, none is left for the other clients: attack fewer")
+    pictures = torch.stack([eight_bit_square(source.load(number), subject.size) for number in numbers])
+    classes = int(getattr(subject.model.model, "num_classes", 1))
+    labels = torch.tensor([source.labels[number] for number in numbers]) % classes
+    return Federation(settings.rounds, normalise(pictures, subject.mean, subject.std), labels)
 
 
 def _prior(settings: AuditSettings, subject: Subject, source: Pictures, attacked: Sequence[int]) -> Prior:
@@ -122,6 +140,7 @@ def _attack(
                 effort=effort,
                 lpips=lpips,
                 key=SecretKey.simulated(settings.seed),
+                federation=target.federation,
             )
             cells.add(key, [finding.to_dict() for finding in findings])
             progress.advance()
@@ -152,6 +171,6 @@ def _conclude(
     results = write_results(out, "audit", options, {"models": measured, "rows": rows, "headline": headline})
     write_spreadsheet(rows, out / "audit.csv")
     draw_audit(rows, out / "audit.png")
-    print("\n".join([table(rows), *verdict_lines(rows), *headline.values(), *_caveats(settings)]))
+    print("\n".join([table(rows), *verdict_lines(rows), *headline.values(), *rounds_lines(rows), *_caveats(settings)]))
     print(f"figures  {out / 'results.json'}, {out / 'audit.csv'}\nchart    {out / 'audit.png'}")
     return results

@@ -14,7 +14,7 @@ DEFENCES = (
 )
 SEARCH = ("steps", "restarts", "objective", "tv", "edges")  # settings of gradient matching
 # what a finished cell depends on; models and defences may be added later
-CELL = ("attacks", "data", "pictures", "prior", "pretrained", "dtype", "float_pictures", *SEARCH, "seed")
+CELL = ("attacks", "data", "pictures", "rounds", "prior", "pretrained", "dtype", "float_pictures", *SEARCH, "seed")
 
 
 @dataclass
@@ -29,6 +29,8 @@ class AuditSettings:
     """The clients' pictures: embedded (CIFAR-10), a folder of classes, or a folder that has one named val."""
     pictures: int = 10
     """Pictures to attack for each defence, spread over the data."""
+    rounds: int = 1
+    """Updates of every picture, for the attack rounds; between them the model trains on other pictures."""
     float_pictures: bool = False
     """Resize pictures with floats; default: with 8 bits, as clients do. Between grey levels lattice finds nothing."""
     prior: Path | None = None
@@ -65,6 +67,9 @@ class AuditSettings:
         if self.weights is not None and (self.pretrained or len(self.models) != 1):
             raise InputError("--weights are those of a single model, and not of --pretrained: name one model")
         whole("--accuracy", self.accuracy)
+        whole("--rounds", self.rounds, least=1, most=100)
+        if (self.rounds > 1) != ("rounds" in self.attacks):
+            raise InputError("the attack rounds needs --rounds of 2 or more, and --rounds needs that attack")
         whole("--seed", self.seed, most=2**53)  # the number of a batch is added to it
         whole("--steps", self.steps, least=1)
         whole("--restarts", self.restarts)

@@ -74,7 +74,15 @@ def _extras(findings: Findings, setting: str) -> dict[str, Any]:
         "pictures": len(scores),
         "updates": len(findings),
         "refusals": sum(finding["refused"] is not None for finding in findings),  # updates scored by the guess
+        **_rounds(findings),
     }
+
+
+def _rounds(findings: Findings) -> dict[str, Any]:
+    """For an attack on several rounds, how many it took until each picture was bit-exact; None: all were too few."""
+    name = "rounds_until_exact"
+    counts = [finding["facts"][name] for finding in findings if name in finding["facts"]]
+    return {name: counts} if counts else {}
 
 
 def _gains(updates: list[Findings], setting: str, seed: int, rivals: list[str]) -> dict[str, Any]:

@@ -1,13 +1,27 @@
-"""The rounds between two updates of one client: the server's model learns from other clients' pictures."""
+"""Several updates of one client: between its rounds the server's model learns from other clients' pictures."""
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mjp.method.model import MJP
+
+
+@dataclass(frozen=True)
+class Federation:
+    """How often a client takes part with the same picture, and what the others have."""
+
+    rounds: int
+    images: Tensor  # (n, 3, H, W) normalised, of other clients
+    labels: Tensor  # (n,)
+
+    def networks(self, network: MJP, generator: torch.Generator) -> Iterator[MJP]:
+        return networks_of_rounds(network, self.images, self.labels, self.rounds, generator)
+
 
 STEPS = 4  # of SGD between two rounds
 LR = 0.01

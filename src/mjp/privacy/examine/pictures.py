@@ -22,6 +22,7 @@ from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.client.victim import Secret, make_update
 from mjp.privacy.combination import Combination, parse
+from mjp.privacy.examine.federation import Federation
 from mjp.privacy.examine.finding import GUESS, Finding
 from mjp.privacy.examine.judge import Judge
 from mjp.privacy.examine.trial import try_attack
@@ -31,6 +32,8 @@ from mjp.privacy.server.prior import Prior
 from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, server_seed
 from mjp.privacy.update import Update, load_update
+
+ROUND = 2**40  # between the seeds of two rounds of a client
 
 
 def audit_pictures(
@@ -121,10 +124,12 @@ def examine(
     effort: Effort | None = None,
     lpips: Perceptual | None = None,
     key: SecretKey | None = None,
+    federation: Federation | None = None,
 ) -> Iterator[Finding]:
     """One update of (B, 3, H, W) pictures in [0, 1]: the data-free guess, then every attack.
 
-    `seed` is the client's; so is `key`, by default a simulated one of that seed.
+    `seed` is the client's; so is `key`, by default a simulated one of that seed. `federation`: the later rounds in
+    which the client takes part with the same pictures, for attacks on several updates.
     """
     key = key or SecretKey.simulated(seed)
     effort = effort or Effort(seed=server_seed(seed))
@@ -151,11 +156,57 @@ def examine(
         if number == 0:
             guess = prior.mean.clamp(0, 1).expand_as(pictures)
             yield Finding(GUESS, guess, scores=judge.score(guess))
-        finding = try_attack(attack, target, update, prior, effort)
-        if finding.pictures is not None:
-            arranged = judge.arrange(finding.pictures)
-            finding = replace(finding, scores=judge.score(finding.pictures), pictures=arranged)
-        yield finding
+        if federation is None or "rounds" not in attack.NEEDS:
+            yield judged(try_attack(attack, target, update, prior, effort), judge)
+            continue
+        later = list(_later_updates(target, images, labels, defence, federation, seed, key, subject))
+        yield _until_exact(attack, (target, update), later, prior, effort, judge)
+
+
+def judged(finding: Finding, judge: Judge) -> Finding:
+    """A finding with its scores."""
+    if finding.pictures is None:
+        return finding
+    return replace(finding, scores=judge.score(finding.pictures), pictures=judge.arrange(finding.pictures))
+
+
+def _later_updates(
+    network: MJP,
+    images: Tensor,
+    labels: Tensor,
+    defence: Combination,
+    federation: Federation,
+    seed: int,
+    key: SecretKey,
+    subject: Subject,
+) -> Iterator[tuple[MJP, Update]]:
+    """The updates of the rounds after the first, each with the network of its round."""
+    networks = federation.networks(network, torch.Generator().manual_seed(seed))
+    for number, model in enumerate(networks):
+        if number:
+            generator = torch.Generator().manual_seed(seed + ROUND * number)
+            normalisation = {"mean": subject.mean, "std": subject.std}
+            update, _ = make_update(
+                copy.deepcopy(model), images, labels, defence, generator=generator, key=key, **normalisation
+            )
+            yield model, _through_a_file(update)
+
+
+def _until_exact(
+    attack: Attack,
+    first: tuple[MJP, Update],
+    later: Sequence[tuple[MJP, Update]],
+    prior: Prior,
+    effort: Effort,
+    judge: Judge,
+) -> Finding:
+    """The finding on as many rounds as it takes until every patch is bit-exact, or else on all of them."""
+    for count in range(1, len(later) + 1):
+        finding = judged(try_attack(attack, *first, prior, effort, others=later[:count]), judge)
+        scores = finding.scores.get("c", finding.scores.get("a", []))
+        if scores and all(score.exact == 1 for score in scores):
+            return replace(finding, details={**finding.details, "rounds_until_exact": count + 1})
+    return replace(finding, details={**finding.details, "rounds_until_exact": None})
 
 
 def _through_a_file(update: Update) -> Update:

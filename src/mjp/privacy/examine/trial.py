@@ -3,6 +3,7 @@
 import copy
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -26,11 +27,16 @@ def try_attack(
     effort: Effort | None = None,
     *,
     weights_known: bool = True,
+    others: Sequence[tuple[MJP, Update]] = (),
 ) -> Finding:
-    """Run one attack on an update, without the client's pictures."""
+    """Run one attack on an update, without the client's pictures.
+
+    `others`: what the server has received besides, with the network of each round.
+    """
     started = time.perf_counter()
     try:
         view = View(update, copy.deepcopy(network), prior, effort)  # a copy: modules may remember their inputs
+        view.others = tuple(View(other, model, prior, effort) for model, other in others)
         result = _run(attack, view)
         seconds = time.perf_counter() - started
         details = {**result.details, "attack_title": attack.TITLE, "match": _match(view, result.pictures)}
