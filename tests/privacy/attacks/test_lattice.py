@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clients import attack, normalise, pictures, prior, send, tiny
-from mjp.privacy.attacks import lattice, subspace
+from mjp.privacy.attacks import activations, lattice, subspace
 from mjp.privacy.client.victim import make_update
 from mjp.privacy.combination import parse
 from mjp.privacy.metrics import exact_patches, psnr
@@ -29,7 +29,10 @@ def view_of(number: int, *, offset: float = 0.0) -> tuple[View, torch.Tensor, to
 
 
 @pytest.mark.parametrize("number", range(3, 9))
-def test_most_unmasked_patches_are_exact_and_no_picture_is_worse_than_without(number: int) -> None:
+def test_most_unmasked_patches_are_exact_and_no_picture_is_worse_than_without(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lattice, "_behind_activations", lambda *_: None)  # integers alone
     view, picture, mask = view_of(number)
     plain = subspace.run(view).pictures[0]
     found = lattice.run(view)
@@ -39,11 +42,19 @@ def test_most_unmasked_patches_are_exact_and_no_picture_is_worse_than_without(nu
     assert found.details["integer_patches"] > 0
 
 
-def test_pictures_between_grey_levels_keep_the_answer_of_subspace() -> None:
+def test_pictures_between_grey_levels_keep_the_answer_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activations, "MIN_GAIN", float("inf"))  # without the help of the first MLP
     view, picture, _ = view_of(3, offset=0.37)
     found = lattice.run(view)
     assert found.details["integer_patches"] == 0
     assert torch.allclose(found.pictures, subspace.run(view).pictures, atol=1e-9)
+
+
+def test_behind_the_activations_every_patch_is_exact() -> None:
+    view, picture, mask = view_of(3)
+    found = lattice.run(view)
+    assert bool(exact_patches(picture, found.pictures[0], 8)[~mask].all())
+    assert found.details["integer_patches"] == len(mask)
 
 
 def test_direct_is_rounded_to_the_bit() -> None:

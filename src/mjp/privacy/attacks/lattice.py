@@ -1,5 +1,8 @@
 """Lattice attack: pixels are whole numbers. One picture of 8 bits.
 
+Where the activations of the first MLP solve what the closed forms leave open, the integer points nearest to that answer
+are taken. Otherwise:
+
 The closed forms leave every patch open in q real dimensions, x = a + z F (subspace: q = k − 1 for k masked patches;
 direct and span: rounding errors). In grey levels l = 255 (x·std + mean) is an integer vector, and
 
@@ -20,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mjp.pictures.patches import patchify, unpatchify
-from mjp.privacy.attacks import direct, span, subspace
+from mjp.privacy.attacks import activations, direct, span, subspace
 from mjp.privacy.server.integers import (
     MAX_TOLERANCE,
     choose_pixels,
@@ -29,8 +32,10 @@ from mjp.privacy.server.integers import (
     nearest_points,
     reduce_lattice,
     reduce_open,
+    snap,
 )
 from mjp.privacy.server.linear import OpenSystem, PatchModes, precision, solve_open
+from mjp.privacy.server.needs import NEEDS as ALL_NEEDS
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
@@ -46,6 +51,7 @@ SHARPNESS = 0.25  # the share of each of three views of the pixels in their log-
 MIN_PROBABILITY = 0.9  # of a candidate among the candidates
 PASSES = 6  # over all patches, each given the neighbours that the last one recovered
 EQUATIONS = (24, 80)  # pixels that enter the reduction beyond twice the open dimensions: first try, second try
+MAX_DISTANCE = 3.0  # levels (rms) between the answer of the activations and an integer point that it stands for
 MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
 
 
@@ -63,9 +69,12 @@ def run(view: View) -> Reconstruction:
     check_installed()
     if view.model.unknown is not None and "pos_embed" in view.gradients and bool(view.mask.any()):
         system = subspace.open_system(view)
-        answer = to_levels(view, solve_open(view, system.origin, system.free))
-        cosets = find_cosets(view, system, answer)
+        start = solve_open(view, system.origin, system.free)
         details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}
+        if solved := _behind_activations(view, system, start):
+            return view.reconstruction(solved[0], **{**details, "open_dimensions": 0}, integer_patches=solved[1])
+        answer = to_levels(view, start)
+        cosets = find_cosets(view, system, answer)
     else:
         base = (direct if "pos_embed" in view.gradients else span).run(view)
         answer = patchify(base.pictures[0], view.patch) * 255
@@ -73,6 +82,26 @@ def run(view: View) -> Reconstruction:
         details = base.details
     levels, exact = choose_points(view, cosets, answer)
     return view.reconstruction(to_patches(view, levels), **details, integer_patches=int(exact.sum()))
+
+
+def _behind_activations(view: View, system: OpenSystem, start: Tensor) -> tuple[Tensor, int] | None:
+    """(N, P) patches and how many are integer, if the activations of the first MLP solve the open dimensions.
+
+    Their answer is off by a few levels at most, so the nearest integer point of a coset is the right one.
+    """
+    if not all(need.present(view) for need in (ALL_NEEDS[name] for name in activations.NEEDS)):
+        return None
+    patches, gain = activations.solve_system(view, system, view.mask, start)
+    if gain < activations.MIN_GAIN:
+        return None
+    answer = to_levels(view, patches)
+    cosets = find_cosets(view, system, answer)
+    points = _near(cosets, torch.eye(answer.shape[1], dtype=answer.dtype), answer)[:, 0]
+    possible = ((points >= 0) & (points <= 255)).all(1)
+    exact = cosets.solved & possible & ((points - answer).square().mean(1).sqrt() < MAX_DISTANCE)
+    patches = to_patches(view, torch.where(exact.unsqueeze(1), points, answer))
+    patches, whole = snap(view, patches)
+    return activations.put_back(view, patches, view.mask), int(whole.sum())
 
 
 def check_installed() -> None:

@@ -82,14 +82,12 @@ class Bend:
     def run(self, patches: Tensor) -> Tensor:
         """(N, P) from a first guess to patches that satisfy the equations, or come as near as these steps lead."""
         weights = self._descend((patches - self.origin) @ self.free.T)
-        for _ in range(RESTARTS):
+        for turn in range(RESTARTS):
             slots = self._bad_slots(weights)
             if len(slots) == 0:
                 break
-            attempt = self._descend(self._restart(weights, slots))
-            if not self._cost(attempt) < self._cost(weights):
-                break
-            weights = attempt
+            attempt = self._descend(self._restart(weights, slots, turn))
+            weights = attempt if self._cost(attempt) < self._cost(weights) else weights
         return self.patches(self._polish(weights))
 
     def _off(self, activations: Tensor) -> Tensor:
@@ -128,13 +126,13 @@ class Bend:
 
     def _step(self, weights: Tensor) -> Tensor:
         """(N, q) a step of Gauss-Newton for `descend`."""
-        residual, pull = vjp(self._residual, weights)
+        residual, pull = _pullback(self._residual, weights)
         certainty = self._deviations(residual) ** -2  # (T, 1)
 
         def operator(move: Tensor) -> Tensor:
-            return pull(certainty * jvp(self._residual, (weights,), (move,))[1])[0]  # type: ignore[no-any-return]
+            return pull(certainty * jvp(self._residual, (weights,), (move,))[1])
 
-        return self._solve_step(weights, operator, -pull(certainty * residual)[0], certainty, self._off)
+        return self._solve_step(weights, operator, -pull(certainty * residual), certainty, self._off)
 
     def _polish(self, weights: Tensor) -> Tensor:
         rest = float(self._fit(weights).rest.norm())
@@ -162,15 +160,15 @@ class Bend:
         mixing, rest, basis = self._fit(weights)
         deviation = max(self.noise, TRUST * float(rest.square().mean().sqrt()))
         gram = mixing @ mixing.T / deviation**2  # (T, T)
-        _, pull = vjp(self._activations, weights)
+        _, pull = _pullback(self._activations, weights)
 
         def off(activations: Tensor) -> Tensor:
             return activations - (activations @ basis) @ basis.T
 
         def operator(move: Tensor) -> Tensor:
-            return pull(off(gram @ jvp(self._activations, (weights,), (move,))[1]))[0]  # type: ignore[no-any-return]
+            return pull(off(gram @ jvp(self._activations, (weights,), (move,))[1]))
 
-        target = pull(off(mixing @ rest) / deviation**2)[0]
+        target = pull(off(mixing @ rest) / deviation**2)
         return self._solve_step(weights, operator, target, gram.diagonal().unsqueeze(1), off)
 
     def _solve_step(self, weights: Tensor, misfit: Map, target: Tensor, certainty: Tensor, off: Map) -> Tensor:
@@ -209,10 +207,13 @@ class Bend:
                 accepted.append(patches[slot])
         return torch.stack(bad[::-1]) if bad else slots[:0]
 
-    def _restart(self, weights: Tensor, slots: Tensor) -> Tensor:
-        """Weights in which other solutions stand in these slots: those that starts from all patches lead to."""
+    def _restart(self, weights: Tensor, slots: Tensor, turn: int) -> Tensor:
+        """Weights in which other solutions stand in these slots: those that starts from all patches lead to.
+
+        They are looked for in one slot, which changes from turn to turn, since attention makes the slots differ.
+        """
         patches = self.patches(weights)
-        slot = int(slots[0])
+        slot = int(slots[turn % len(slots)])
         points, misfits = self._solve_slot(patches, slot, (patches - self.origin[slot]) @ self.free.T)
         rest = self.mask.clone()
         rest[slots] = False
@@ -244,6 +245,12 @@ class Bend:
             pull = pull + 0.05 * (starts - centre) @ self.stiffness  # a weak prior: the slot's neighbours do not count
             starts = starts - torch.linalg.solve(normal, pull.unsqueeze(2))[..., 0]
         return points, residual.norm(dim=1)
+
+
+def _pullback(function: Map, point: Tensor) -> tuple[Tensor, Map]:
+    """The value at a point, and the transposed derivative there."""
+    value, pull, *_ = vjp(function, point)
+    return value, lambda change: pull(change)[0]
 
 
 def _is_new(patch: Tensor, others: list[Tensor]) -> bool:
