@@ -1,5 +1,7 @@
 """The activations attack: whole pictures where the linear equations leave dimensions open."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ def view_of(defence: str, *, number: int = 3, dtype: torch.dtype = torch.float32
     picture = (pictures(start=number) + BETWEEN).clamp(0, 1)
     generator = torch.Generator().manual_seed(number)
     images = normalise(picture).to(dtype)
-    info = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+    info: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
     update, secret = make_update(network, images, torch.tensor([4]), combination, generator=generator, **info)
     return View(update, network, prior()), picture[0], secret.mask[0]
 

@@ -1,5 +1,7 @@
 """The rounds attack: several updates of one picture, each with a jigsaw and weights of its own."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ from mjp.privacy.metrics import psnr
 from mjp.privacy.network import shared_network
 from mjp.privacy.server.view import Refused, View
 
-INFO = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+INFO: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 def views(defence: str, numbers: list[int], *, between: float = 0.0, dtype: torch.dtype = torch.float32) -> list[View]:

@@ -33,7 +33,7 @@ from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, server_seed
 from mjp.privacy.update import Update, load_update
 
-ROUND = 2**40  # between the seeds of two rounds of a client
+ROUND = 1_000_003  # between the seeds of two rounds of a client; torch uses only 32 bits of a seed
 
 
 def audit_pictures(
