@@ -5,12 +5,14 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from clients import MEAN, STD, attack, pictures, send, tiny
+from clients import MEAN, STD, attack, pictures, prior, send, tiny
 from mjp.common.errors import InputError
 from mjp.common.secret_key import SecretKey
 from mjp.method.plan import Plan
 from mjp.pictures.tensors import per_channel
-from mjp.privacy.metrics import exact_patches
+from mjp.privacy.attacks.subspace import open_system
+from mjp.privacy.metrics import exact_patches, psnr
+from mjp.privacy.server.view import View
 
 KEY = SecretKey.simulated(0)
 
@@ -100,3 +102,27 @@ def test_dither_breaks_the_lattice() -> None:
 
 def test_dither_alone_hides_nothing_from_a_system_with_one_solution() -> None:
     assert exact_share("dither", "direct") > 0.8  # the rest is noise of nearly half a level, rounded the other way
+
+
+def after_rounds(defence: str, rounds: int) -> float:
+    """PSNR of the picture that all rounds agree on; the model changes in between, and the server links the updates."""
+    model = tiny()
+    changes = torch.Generator().manual_seed(0)
+    normal: Tensor | float = 0.0
+    right: Tensor | float = 0.0
+    for number in range(rounds):
+        for parameter in model.parameters():
+            parameter.data += 1e-3 * torch.randn(parameter.shape, dtype=parameter.dtype, generator=changes)
+        network, update, _ = send(model, defence, seed=number, key=KEY)
+        view = View(update, network, prior())
+        system = open_system(view)
+        fixed = torch.eye(system.free.shape[1], dtype=torch.float64) - system.free.T @ system.free
+        normal, right = normal + fixed, right + system.origin @ fixed
+    patches = torch.linalg.lstsq(normal, right.T).solution.T  # type: ignore[union-attr, arg-type]
+    return psnr(pictures()[0], view.picture(patches).clamp(0, 1)).item()
+
+
+def test_rounds_undo_new_jigsaws_and_add_nothing_to_a_sticky_one() -> None:
+    assert after_rounds("mjp:0.3", 6) > 60
+    assert after_rounds("mjp-sticky:0.3", 6) < 25
+    assert after_rounds("mjp-sticky:0.3+dither", 6) < 25
