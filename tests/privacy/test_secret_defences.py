@@ -118,7 +118,7 @@ def after_rounds(defence: str, rounds: int) -> float:
         system = open_system(view)
         fixed = torch.eye(system.free.shape[1], dtype=torch.float64) - system.free.T @ system.free
         normal, right = normal + fixed, right + system.origin @ fixed
-    patches = torch.linalg.lstsq(normal, right.T).solution.T  # type: ignore[union-attr, arg-type]
+    patches = torch.linalg.lstsq(normal, right.T).solution.T  # type: ignore[union-attr]
     return psnr(pictures()[0], view.picture(patches).clamp(0, 1)).item()
 
 
