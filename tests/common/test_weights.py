@@ -39,7 +39,8 @@ def test_both_formats_and_checkpoints_give_tensors_by_name(tmp_path: Path) -> No
         ({"a": Harmful()}, "damaged or holds more than tensors"),
         ({"a": "text"}, "a is not a tensor"),
         ({1: torch.zeros(1)}, "tensors by parameter name"),
-        ([torch.zeros(1)], "tensors by parameter name"),
+        ([], "tensors by parameter name"),
+        (["text"], "arr_0 is not a tensor"),
         ({}, "tensors by parameter name"),
     ],
 )

@@ -157,7 +157,8 @@ def test_the_smallest_ratio_that_is_offered_works_and_nothing_below_it() -> None
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "config", [mjp.variant("J", ratio=0.0), mjp.variant("D"), mjp.variant("C"), "private", mjp.variant("G", ratio=0.13)]
+    "config",
+    [mjp.variant("J", ratio=0.0), mjp.variant("D"), mjp.variant("C"), "paper-privacy", mjp.variant("G", ratio=0.13)],
 )
 def test_a_ratio_that_works_or_is_zero_on_purpose_is_not_warned_about(config: Any) -> None:
     mjp.MJP(vit(), config)

@@ -20,11 +20,9 @@ def crossvit() -> Any:
     return timm.create_model("crossvit_9_240")
 
 
-@pytest.mark.parametrize("config", ["private", None, mjp.variant("J"), mjp.variant("B")])
+@pytest.mark.parametrize("config", ["paper-privacy", None, mjp.variant("J"), mjp.variant("B")])
 def test_positions_that_cannot_be_hidden_are_refused_not_dropped(config: Any) -> None:
-    with pytest.raises(
-        mjp.InputError, match=r"absolute positions \(pos_embed_0\), and how CrossVit uses them is not known"
-    ):
+    with pytest.raises(mjp.InputError, match=r"absolute positions \(pos_embed_0\), and it sees pictures on two grids"):
         mjp.MJP(crossvit(), config)
 
 

@@ -10,6 +10,7 @@ from mjp.common.errors import InputError
 from mjp.common.secret_key import SecretKey
 from mjp.method.plan import Plan
 from mjp.pictures.tensors import per_channel
+from mjp.privacy.attacks import lattice
 from mjp.privacy.attacks.subspace import open_system
 from mjp.privacy.metrics import exact_patches, psnr
 from mjp.privacy.server.view import View
@@ -94,10 +95,15 @@ def exact_share(defence: str, name: str = "lattice") -> float:
     return sum(shares) / len(shares)
 
 
-def test_dither_breaks_the_lattice() -> None:
+def test_dither_breaks_the_integer_step(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fpylll")
+    monkeypatch.setattr(lattice, "_behind_activations", lambda *_: None)  # integers alone
     assert exact_share("mjp-sticky:0.27") > 0.9
     assert exact_share("mjp-sticky:0.27+dither") < 0.05
+
+
+def test_dither_does_not_stop_what_the_first_mlp_gives_away() -> None:
+    assert exact_share("mjp-sticky:0.27+dither", "activations") > 0.5
 
 
 def test_dither_alone_hides_nothing_from_a_system_with_one_solution() -> None:

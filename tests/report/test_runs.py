@@ -114,7 +114,7 @@ def test_the_command_on_the_page_means_the_same(module: Any, arguments: list[str
     assert tyro.cli(module.Options, args=words[2:]) == options
 
 
-NEWER = {"train", "segment", "attack-update", "reproduce"}  # kinds that came with the schema
+NEWER = {"train", "segment", "attack-update", "reproduce", "federate"}  # kinds that came with the schema
 BEFORE = sorted((Path(__file__).parent / "before_schema").glob("*.json"))
 
 
