@@ -8,7 +8,10 @@ import pytest
 PAGES = Path(__file__).parent.parent / "docs" / "api"
 
 
-@pytest.mark.parametrize(("package", "page"), [("mjp", "mjp"), ("mjp.privacy", "privacy"), ("mjp.aladin", "aladin")])
+@pytest.mark.parametrize(
+    ("package", "page"),
+    [("mjp", "mjp"), ("mjp.privacy", "privacy"), ("mjp.federated", "federated"), ("mjp.aladin", "aladin")],
+)
 def test_every_public_name_is_documented(package: str, page: str) -> None:
     module = importlib.import_module(package)
     names = [name for name in module.__all__ if not name.startswith("_")]

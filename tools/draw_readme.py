@@ -6,6 +6,8 @@ jigsaw.png  mjp jigsaw --picture CHELSEA
 attack.png  mjp attack CHELSEA --model timm:deit_small_patch16_224 --defences none mjp:0.03 mjp:0.27
 sweep.png   mjp eval mini-cifar10-plain mini-cifar10-mjp
 search.png  mjp aladin search INDEX "a cat" of twelve pictures
+federated.png  mjp federate --model timm:deit_small_patch16_224 --photograph ASTRONAUT --defences none mjp:0.03 mjp:0.27
+               --attacks direct subspace --clients 2 --rounds 1 --accuracy 0 --lr 0.1
 
 Results are reduced to 256 colours to keep the repository small. The attack takes minutes.
 """
@@ -40,10 +42,13 @@ def draw(target: Path) -> None:
             )
         cat = str(album / "chelsea.png")
         defences = ["--defences", "none", "mjp:0.03", "mjp:0.27", "--attacks", "direct", "subspace"]
+        federation = ["--model", "timm:deit_small_patch16_224", *defences, "--clients", "2", "--rounds", "1"]
+        federation += ["--accuracy", "0", "--lr", "0.1"]
         commands = {
             "jigsaw": (["jigsaw", "--picture", cat], "jigsaw.png"),
             "sweep": (["eval", "mini-cifar10-plain", "mini-cifar10-mjp"], "sweep.png"),
             "attack": (["attack", cat, "--model", "timm:deit_small_patch16_224", *defences], "attack.png"),
+            "federated": (["federate", "--photograph", str(album / "astronaut.png"), *federation], "leaks.png"),
             "search": (["aladin", "search", str(home / "index"), "a cat", "-k", "4"], "sheet.png"),
         }
         assert main(["aladin", "index", str(album), "-o", str(home / "index")]) == 0

@@ -52,7 +52,7 @@ _HOME = {
     "spp": "mjp.method.shuffle",
     "load": "mjp.models",
 }
-_ROOMS = ("aladin", "privacy")
+_ROOMS = ("aladin", "federated", "privacy")
 __all__ = ["__version__", *_HOME]
 
 torchvision_operators.install()

@@ -187,3 +187,10 @@ def test_a_job_can_write_the_filters_down_and_build_them_again() -> None:
         given = {name: getattr(component, name) for name in names}
         again = type(component)(**given)
         assert {name: getattr(again, name) for name in names} == given
+
+
+def test_a_round_without_a_single_update_is_a_failed_run(tmp_path: Path) -> None:
+    server_side(tmp_path, {f"site-{k}": make_reply(ReturnCode.TASK_RESULT_FILTER_ERROR) for k in (1, 2)})
+    with pytest.raises(InputError, match="in round 1 no client sent an update"):
+        finish_run(tmp_path)
+    assert not (tmp_path / "results.json").exists()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from clients import tiny
 from mjp.cli.federate import Options, run
@@ -14,6 +15,7 @@ from mjp.common.errors import InputError
 from mjp.common.results import read_results
 from mjp.federated.client import LocalClient
 from mjp.federated.simulation import average
+from mjp.federated.summary import draw_leaks
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy import audit_update
@@ -52,6 +54,15 @@ def test_a_plain_picture_is_copied_and_jigsaws_leave_something_open(done: Path) 
         assert {(entry["round"], entry["client"]) for entry in scenario["entries"]} == {
             (number, client) for number in (1, 2) for client in ("0", "1")
         }
+
+
+def test_rounds_taken_together_tell_more_unless_the_jigsaw_stays(done: Path) -> None:
+    scenarios = read_results(done).body["scenarios"]
+    assert scenarios["none"]["rounds_until_exact"] == 1
+    fresh, sticky = (scenarios[name]["psnr_by_rounds"] for name in ("mjp:0.5", "mjp-sticky:0.5"))
+    assert fresh[1] > fresh[0] + 1
+    assert fresh[1] - fresh[0] > sticky[1] - sticky[0]
+    assert "psnr_by_rounds" not in scenarios["batch:2+fedavg:2"]  # several pictures: the attack does not apply
 
 
 def test_the_page_shows_every_defence_and_never_says_safe(done: Path) -> None:
@@ -124,6 +135,15 @@ def test_a_folder_of_another_run_is_refused(model: str, tmp_path: Path) -> None:
     run(options(model, tmp_path, rounds=1))
     with pytest.raises(InputError, match=r"other settings \(lr\)"):
         run(options(model, tmp_path, rounds=1, lr=0.02))
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 4, 5, 6, 23])
+def test_leaks_are_drawn_for_any_number_of_rounds(rounds: int, tmp_path: Path) -> None:
+    names = ["picture", *(f"round {number}" for number in range(1, rounds + 1))]
+    tiles = {name: torch.zeros(3, 8, 8) for name in names}
+    draw_leaks({"none": tiles, "dp:1": {"picture": torch.zeros(3, 8, 8)}}, tmp_path / "leaks.png")
+    with Image.open(tmp_path / "leaks.png") as sheet:
+        assert sheet.width >= 128 * min(len(names), 5)
 
 
 def test_the_average_weighs_clients_by_their_pictures() -> None:

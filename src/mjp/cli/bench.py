@@ -5,6 +5,7 @@ benchmarks:
   train     the training engine relative to a bare PyTorch loop, and MJP relative to plain training
   sweep     a sweep over mask ratios relative to plain passes over the same pictures
   attacks   how exact and how quick the closed-form attacks are
+  federated what the audit of an update adds to a local epoch of a federated client
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from mjp.common.results import Results
 
 @dataclass
 class Options:
-    what: tyro.conf.Positional[Literal["core", "train", "sweep", "attacks"]] = "core"
+    what: tyro.conf.Positional[Literal["core", "train", "sweep", "attacks", "federated"]] = "core"
     """What to measure."""
     repeats: int | None = None
     """How often everything is measured; default: 40 for train, 5 for the others."""

@@ -35,8 +35,8 @@ class FederateSettings:
     """A picture of your own for the first client; its class is what the model says."""
     accuracy: int = 500
     """Embedded validation pictures on which the global model is measured after every round; 0 for none."""
-    leak_log: bool = False
-    """Keep what the server was sent in OUT/leak-log, for mjp attack-update."""
+    leak_log: bool = True
+    """Keep what the server was sent in OUT/leak-log, for mjp attack-update and for the attack on several rounds."""
     max_megabytes: float = 500
     """Bound of the leak log; the oldest rounds go first."""
     seed: int = 0

@@ -38,6 +38,7 @@ def federate(settings: FederateSettings, out: Path, options: Any) -> Results:
         prior = find_prior(None, subject.size)
         journals: dict[str, Journal] = {}
         leaks = {}
+        more = {}
         for text, combination in zip(defences, combinations, strict=True):
             combination.check_installed()
             division = _divide(settings, subject, combination.batch)
@@ -46,9 +47,10 @@ def federate(settings: FederateSettings, out: Path, options: Any) -> Results:
             with Progress(settings.rounds, text, initial=done, unit="round") as progress:
                 journals[text] = scenario.run(progress)
             leaks[text] = scenario.leaks.tiles
-            say(scenario_line(text, journals[text]))
+            more[text] = scenario.returning()
+            say(scenario_line(text, journals[text], more[text]))
         draw_leaks(leaks, out / "leaks.png")
-        return finish(out, journals, {**vars(options), "engine": "one process"})
+        return finish(out, journals, {**vars(options), "engine": "one process"}, more)
 
 
 def _model(settings: FederateSettings) -> Subject:

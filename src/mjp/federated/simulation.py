@@ -6,7 +6,7 @@ seed, the round and the client, so a run that was killed continues after its las
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from mjp.federated.config import FederateSettings
 from mjp.federated.data import Labelled, accuracy_of
 from mjp.federated.journal import Entry, Journal
 from mjp.federated.leak_log import LeakLog, file_name
+from mjp.federated.returning import rounds_until_exact
 from mjp.federated.screen import fault_of
 from mjp.federated.truth import Leaks, compare
 from mjp.models import Subject
@@ -47,6 +48,7 @@ class Scenario:
         out: Path,
     ) -> None:
         self.settings = settings
+        self.prior = prior
         self.subject = subject
         self.division = division
         folder = out / "scenarios" / file_name(defence).removeprefix("client-")
@@ -76,6 +78,12 @@ class Scenario:
             progress.advance()
         return self.journal
 
+    def returning(self) -> dict[str, Any]:
+        """What the rounds tell together about the first client's picture; {} without a log."""
+        if self.log is None:
+            return {}
+        return rounds_until_exact(self.log, "0", self.network, self.prior, self.leaks.tiles)
+
     def _round(self, number: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every client trains and is audited; what can be averaged becomes the next global weights."""
         if self.log is not None:
@@ -88,6 +96,7 @@ class Scenario:
             if sent is not None:
                 usable.append(sent)
         if not usable:
+            self.journal.add(*entries)
             reasons = "; ".join(f"client {entry.client}: {entry.fault}" for entry in entries)
             raise InputError(f"round {number}: no client sent an update that can be averaged ({reasons})")
         averaged = average([sent.weights for sent in usable], [sent.info["batch"] for sent in usable])

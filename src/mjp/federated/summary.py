@@ -35,13 +35,24 @@ def round_line(number: int, entries: Sequence[Entry]) -> str:
     return text
 
 
-def scenario_line(name: str, journal: Journal) -> str:
+def lost_rounds(entries: Sequence[Entry]) -> list[int]:
+    """The rounds in which not one update could be averaged."""
+    usable = {entry.round for entry in entries if not entry.fault}
+    return sorted({entry.round for entry in entries} - usable)
+
+
+def scenario_line(name: str, journal: Journal, more: Mapping[str, Any]) -> str:
     """A whole run in one line."""
     scenario = scenario_of(journal)
     accuracy = [value for _, value in scenario["accuracy"]]
     parts = [f"{scenario['exposed']} of {scenario['audited']} updates exposed"]
     if scenario["psnr"] is not None:
         parts.append(f"reconstructions {scenario['psnr']:.1f} dB, guess {scenario['guess']:.1f} dB")
+    if len(by_rounds := more.get("psnr_by_rounds", [])) > 1:
+        exact = more["rounds_until_exact"]
+        parts.append(
+            f"exact after {exact} rounds" if exact else f"{by_rounds[-1]:.1f} dB after {len(by_rounds)} rounds"
+        )
     if accuracy:
         parts.append(f"accuracy {100 * accuracy[0]:.1f} → {100 * accuracy[-1]:.1f} %")
     if scenario["faults"]:
@@ -90,8 +101,8 @@ def finish(
 def draw_leaks(leaks: Mapping[str, Mapping[str, Tensor]], path: Path) -> None:
     """One row for each run: the first client's picture, and what rounds gave away of it."""
     rounds = sorted({name for tiles in leaks.values() for name in tiles if name != PICTURE}, key=_number)
-    shown = [rounds[k * (len(rounds) - 1) // max(1, min(MAX_COLUMNS, len(rounds)) - 1)] for k in range(len(rounds))]
-    columns = list(dict.fromkeys(shown[:MAX_COLUMNS] if len(rounds) > 1 else rounds))
+    count = min(MAX_COLUMNS, len(rounds))
+    columns = [rounds[k * (len(rounds) - 1) // max(1, count - 1)] for k in range(count)]
     rows: dict[str, list[Tensor | str]] = {
         name: [tiles[PICTURE], *(tiles.get(column, "no attack ran") for column in columns)]
         for name, tiles in leaks.items()

@@ -112,7 +112,7 @@ class AuditedStrategy(Strategy):
         late = [Entry(round=number, client=str(node), fault="no answer") for node in self.asked if node not in answered]
         log(INFO, round_line(number, [*entries, *late]))
         if len(usable) < self.min_updates:
-            self.journal.entries += [*entries, *late]
+            self.journal.add(*entries, *late)
             raise RuntimeError(f"round {number}: {len(usable)} usable updates, at least {self.min_updates} are needed")
         _share_metrics(usable)
         arrays, metrics = self.strategy.aggregate_train(number, usable)

@@ -9,12 +9,13 @@ from nvflare.apis.filter import Filter
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
+from mjp.common.errors import InputError
 from mjp.common.results import Results
 from mjp.federated.journal import Entry, Journal, entry_of_figures
 from mjp.federated.leak_log import LeakLog
 from mjp.federated.nvflare.exchange import FIGURES, META, SENT, Sent, read_dxo, weights_after
 from mjp.federated.screen import fault_of
-from mjp.federated.summary import finish
+from mjp.federated.summary import finish, lost_rounds
 
 
 class AuditLog(Filter):
@@ -89,7 +90,12 @@ class AuditLog(Filter):
 
 
 def finish_run(folder: str | Path, **settings: Any) -> Results:
-    """results.json and a chart from the journal of a job that has ended, for `mjp report`."""
+    """results.json and a chart from the journal of a job that has ended, for `mjp report`.
+
+    A job in which a round brought nothing to average ends with NVFlare's blessing; it is refused here.
+    """
     journal = Journal.open(Path(folder) / "server")
+    if dead := lost_rounds(journal.entries):
+        raise InputError(f"the run failed: in round {dead[0]} no client sent an update that can be averaged")
     name = str(journal.settings.get("defence", "NVFlare"))
     return finish(Path(folder), {name: journal}, {**journal.settings, **settings})

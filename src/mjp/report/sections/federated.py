@@ -40,9 +40,17 @@ def _cells(scenario: dict[str, Any]) -> list[Cell]:
         _number(scenario["best_match"], 3),
         _number(scenario["guess"], 1),
         _number(scenario["psnr"], 1),
-        Cell(str(exact)) if (exact := scenario.get("rounds_until_exact")) else NOTHING,
+        _until_exact(scenario),
         _number(scenario["audit_seconds"], 2),
     ]
+
+
+def _until_exact(scenario: dict[str, Any]) -> Cell:
+    by_rounds = scenario.get("psnr_by_rounds")
+    if not by_rounds:
+        return NOTHING
+    exact = scenario["rounds_until_exact"]
+    return Cell(str(exact) if exact else f"over {len(by_rounds)}", f"{by_rounds[-1]:.1f} dB after {len(by_rounds)}")
 
 
 def _number(value: float | None, digits: int) -> Cell:
