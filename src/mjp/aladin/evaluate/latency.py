@@ -77,8 +77,8 @@ def random_index(folder: Path, model: Aladin, size: int, grid: tuple[int, int], 
     patches = grid[0] * grid[1]
     for start in track(range(0, size, MAX_ROWS), f"{size} random pictures"):
         count = min(MAX_ROWS, size - start)
-        vector = normalize(torch.randn(count, model.config.width, generator=generator), dim=-1)
-        tokens = normalize(torch.randn(count, patches, model.config.align_width, generator=generator), dim=-1)
+        vector = normalize(torch.randn(count, model.code_widths[0], generator=generator), dim=-1)
+        tokens = normalize(torch.randn(count, patches, model.code_widths[1], generator=generator), dim=-1)
         valid = torch.ones(count, patches, dtype=torch.bool)
         index.add([f"{start + n:032x}" for n in range(count)], Codes(vector, tokens, valid, ~valid), [])
     return index

@@ -97,9 +97,9 @@ def _index(folder: Path, model: Aladin, size: int, seed: int) -> tuple[Index, to
     index = open_or_create(folder / "index", IndexConfig(model.hash, "none", 0.0, grid))
     generator = torch.Generator().manual_seed(seed)
     patches = grid[0] * grid[1]
-    tokens = normalize(torch.randn(MAX_ROWS, patches, model.config.align_width, generator=generator), dim=-1)
+    tokens = normalize(torch.randn(MAX_ROWS, patches, model.code_widths[1], generator=generator), dim=-1)
     valid = torch.ones(MAX_ROWS, patches, dtype=torch.bool)
-    vectors = normalize(torch.randn(size, model.config.width, generator=generator), dim=-1)
+    vectors = normalize(torch.randn(size, model.code_widths[0], generator=generator), dim=-1)
     for start in track(range(0, size, MAX_ROWS), f"{size} random pictures"):
         part = vectors[start : start + MAX_ROWS]
         count = len(part)

@@ -7,7 +7,7 @@ pictures.vector @ texts.vector.T                   S^m, the matching score
 model.alignment(pictures, texts)                   S^a, the alignment score
 
 FOLDER/
-  config.json         AladinConfig, fingerprints of the frozen parts, whether vectors were trained, the model's hash
+  config.json         AladinConfig, fingerprints of the frozen parts, the model's hash
   model.safetensors   the trained weights; a frozen lite0 or MiniLM stays in its own package
   tokenizer.json      what a trained text encoder needs beside its weights
   backbone/           the backbone, unless it comes from a package
@@ -29,11 +29,12 @@ from torch.nn.functional import normalize
 
 from mjp.aladin.model.alignment import align
 from mjp.aladin.model.backbones import find_backbone, is_packaged
+from mjp.aladin.model.class_channel import ClassChannel, beside_patches, beside_words
 from mjp.aladin.model.class_codes import WIDTH as CODE_WIDTH
 from mjp.aladin.model.codes import Codes, Encoded
 from mjp.aladin.model.config import MAX_WIDTH, AladinConfig
-from mjp.aladin.model.encoders import MatchingHead, TokenEncoder
-from mjp.aladin.model.text import FrozenTextEncoder, TrainedTextEncoder, Words
+from mjp.aladin.model.encoders import MatchingHead, TokenEncoder, zero_linear
+from mjp.aladin.model.text import FrozenTextEncoder, PieceTable, TrainedTextEncoder, Words
 from mjp.aladin.model.text_encoders import text_encoder_module
 from mjp.aladin.model.tokens import Tokens, canonical_order
 from mjp.aladin.model.vision import Vision
@@ -83,12 +84,15 @@ class Aladin(nn.Module):
         self.picture_align = nn.Linear(config.width, config.align_width)
         self.text_align = nn.Linear(config.width, config.align_width)
         self.matching = MatchingHead(config.width, layers=config.match_layers, shared=config.match_shared, **layers)
-        self.word_weight = nn.Linear(config.width, 1) if config.alignment == "weighted" else None
-        if self.word_weight is not None:  # all words count alike at first
-            nn.init.zeros_(self.word_weight.weight)
+        self.word_weight = zero_linear(config.width, 1) if config.alignment == "weighted" else None
         self.log_scale = nn.Parameter(torch.tensor(math.log(20.0)))  # of the student, log τ
-        # of the alignment score under InfoNCE; a weighted score is at most 1, a sum grows with the words
+        # of the alignment score under InfoNCE: a weighted one is at most 1
         self.log_align_scale = nn.Parameter(torch.tensor(0.0 if self.word_weight is None else math.log(20.0)))
+        self.channel = ClassChannel() if config.class_channel else None
+        if self.channel is not None and not (codes and isinstance(text, PieceTable) and text.width == CODE_WIDTH):
+            raise InputError(
+                "a class channel needs lite0:classes and a table of word vectors of width 128 (text words)"
+            )
         self.home: Path | None = None  # the folder it was loaded from
         self.matching_trained = True  # --phase align leaves the matching head untrained: its vectors are noise
 
@@ -120,6 +124,12 @@ class Aladin(nn.Module):
         weights = self.word_weight(encoded.tokens)  # (B, N, 1)
         return tokens * weights.masked_fill(~encoded.valid.unsqueeze(-1), -torch.inf).softmax(1)
 
+    @property
+    def code_widths(self) -> tuple[int, int]:
+        """Of the vectors and of the tokens in codes."""
+        more = 0 if self.channel is None else CODE_WIDTH
+        return self.config.width + more, self.config.align_width + more
+
     def vectors(self, encoded: Encoded, *, text: bool) -> Tensor:
         return self.matching(*encoded, text=text)
 
@@ -137,7 +147,16 @@ class Aladin(nn.Module):
         text = isinstance(tokens, Words)
         encoded = self.encode_words(tokens) if isinstance(tokens, Words) else self.encode_tokens(tokens)
         unknown = torch.zeros_like(tokens.valid) if isinstance(tokens, Words) else tokens.unknown
-        return Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
+        codes = Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
+        if self.channel is None:
+            return codes
+        if isinstance(tokens, Words):
+            return beside_words(codes, self.channel(self.word_vectors(tokens), tokens.valid))
+        return beside_patches(codes, tokens.cls[..., -CODE_WIDTH:], tokens.patches[..., -CODE_WIDTH:])
+
+    def word_vectors(self, words: Words) -> Tensor:
+        """(C, L, D) rows of the table of words, without their places."""
+        return words.words - cast(PieceTable, self.pieces).places[: words.words.shape[1]]
 
     def encode_pictures(self, images: Tensor, plan: Plan | None = None) -> Codes:
         """Codes of (B, 3, H, W) images from `vision.prepare`; under a plan the backbone must be an MJP model.

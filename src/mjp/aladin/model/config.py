@@ -51,6 +51,8 @@ class AladinConfig:
     """Transformer layers of the matching head."""
     match_shared: bool = True
     """Share one matching head between pictures and texts."""
+    class_channel: bool = False
+    """Also compare the classes that words and picture mean; added to a trained model by --phase classes."""
     dropout: float = 0.1
     """Dropout of the encoders and the matching head."""
     word_drop: float = 0.1
@@ -67,8 +69,9 @@ class AladinConfig:
         whole("vocabulary", self.vocabulary, least=1)
         for name in ("dropout", "word_drop"):
             fraction(name, getattr(self, name))
-        if not isinstance(self.backbone, str) or not isinstance(self.match_shared, bool):
-            raise InputError("backbone must be a name, and match_shared true or false")
+        flags = (self.match_shared, self.class_channel)
+        if not isinstance(self.backbone, str) or not all(isinstance(flag, bool) for flag in flags):
+            raise InputError("backbone must be a name, match_shared and class_channel true or false")
         if self.alignment not in get_args(Alignment):
             raise InputError(
                 f"alignment {shorten(self.alignment)} is unknown: choose from {', '.join(get_args(Alignment))}"

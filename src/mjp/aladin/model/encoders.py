@@ -30,6 +30,14 @@ def attend(network: nn.Module, cls: Tensor, tokens: Tensor, valid: Tensor) -> tu
     return out[:, 0], out[:, 1:]
 
 
+def zero_linear(input_width: int, width: int, *, bias: bool = True) -> nn.Linear:
+    """A map that starts at zero: a model that is given one computes what it did before."""
+    linear = nn.Linear(input_width, width, bias=bias)
+    for parameter in linear.parameters():
+        nn.init.zeros_(parameter)
+    return linear
+
+
 class TokenEncoder(nn.Module):
     """Tokens of one modality (`input_width`) into the tokens that are compared (`width`).
 
@@ -43,9 +51,7 @@ class TokenEncoder(nn.Module):
         super().__init__()
         features = input_width - codes
         self.enter = nn.Sequential(nn.LayerNorm(features), nn.Linear(features, width), nn.Dropout(dropout))
-        self.codes = nn.Linear(codes, width, bias=False) if codes else None
-        if self.codes is not None:
-            nn.init.zeros_(self.codes.weight)
+        self.codes = zero_linear(codes, width, bias=False) if codes else None
         self.cls = nn.Parameter(torch.randn(width) * 0.02)  # distinguishes the class token from the others
         self.layers = stack(width, layers=layers, heads=heads, hidden=2 * width, dropout=dropout)
 

@@ -28,8 +28,9 @@ LEAST_REAL = {
 class AladinTraining:
     """A training run. Fields not given on the command line come from the recipe."""
 
-    phase: Literal["align", "distill", "joint"] = "align"
-    """align: encoders and alignment head. distill: matching head, taught by a frozen teacher. joint: all at once."""
+    phase: Literal["align", "distill", "joint", "classes"] = "align"
+    """align: encoders and alignment head. distill: matching head, taught by a frozen teacher. joint: all at once.
+    classes: the class channel of a trained model (--init)."""
     data: Path = Path("flickr8k")
     """Folder with captions.json and images/, or a COCO or Karpathy json file. Without a dev split a part of train is
     held out for it."""

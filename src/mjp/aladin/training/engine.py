@@ -26,6 +26,7 @@ from mjp.aladin.model.alignment import align
 from mjp.aladin.model.codes import Encoded
 from mjp.aladin.model.tokens import Tokens, some_patches
 from mjp.aladin.training.build import fresh_model, learning_rate, student_of_teacher
+from mjp.aladin.training.channel import train_channel
 from mjp.aladin.training.config import FREE_TO_CHANGE, AladinTraining
 from mjp.aladin.training.guide import Guide, calibrate
 from mjp.aladin.training.lesson import ClassLessons, Lesson
@@ -45,7 +46,7 @@ CLASS_WEIGHT = 0.5  # of the second lesson: captions come first
 
 def train(config: AladinTraining) -> Path:
     """Train, or continue, one run; the folder of the trained model."""
-    return AladinRun(config).train()
+    return train_channel(config) if config.phase == "classes" else AladinRun(config).train()
 
 
 class AladinRun(ResumableRun[AladinTraining]):
