@@ -52,7 +52,7 @@ def test_the_job_runs_in_nvflares_simulator(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=270,
+        timeout=290,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     scenario = read_results(tmp_path / "out").body["scenarios"]["none"]

@@ -19,6 +19,7 @@ from mjp.federated.summary import draw_leaks
 from mjp.method.config import variant
 from mjp.method.model import MJP
 from mjp.privacy import audit_update
+from mjp.privacy.update import load_update
 from report.folders import Page
 
 DEFENCES = ("none", "mjp:0.5", "mjp-sticky:0.5", "batch:2+fedavg:2")
@@ -79,6 +80,13 @@ def test_the_servers_log_holds_what_attacks_need(done: Path) -> None:
     model = str(options(read_results(done).settings["model"], done).model)
     findings = audit_update(folder / "weights.safetensors", folder / "client-0.safetensors", None, model)
     assert findings.conclusion.verdict == "exposed"
+
+
+def test_what_the_log_states_is_all_that_is_public(done: Path) -> None:
+    """λ among it: without, the part of the localization loss would pass for noise."""
+    info = load_update(done / "leak-log" / "mjp_0_5" / "round-0001" / "client-0.safetensors").info
+    assert (info.kind, info.batch, info.steps, info.lr, info.defence) == ("fedavg", 1, 1, 0.01, "mjp:0.5")
+    assert info.localize_weight == variant("J").localize_weight > 0
 
 
 def test_a_killed_run_continues_to_the_same_bits(model: str, done: Path, tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ class LocalClient:
             "size": self.subject.size,
             "mean": self.subject.mean,
             "std": self.subject.std,
+            "localize_weight": 0.0 if self.network.localizer is None else self.network.config.localize_weight,
         }
 
 
