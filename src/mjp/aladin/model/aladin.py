@@ -93,6 +93,9 @@ class Aladin(nn.Module):
             raise InputError(
                 "a class channel needs lite0:classes and a table of word vectors of width 128 (text words)"
             )
+        # width of the embedding that a pretrained pair has for both sides, which is then the vector; 0 without one
+        self.embedding: int = self.vision_identity.get("embedding", 0) if config.text == "open_clip" else 0
+        self.alignment_trained = True  # False for such a pair as it was published
         self.home: Path | None = None  # the folder it was loaded from
         self.matching_trained = True  # --phase align leaves the matching head untrained: its vectors are noise
 
@@ -128,7 +131,7 @@ class Aladin(nn.Module):
     def code_widths(self) -> tuple[int, int]:
         """Of the vectors and of the tokens in codes."""
         more = 0 if self.channel is None else CODE_WIDTH
-        return self.config.width + more, self.config.align_width + more
+        return (self.embedding or self.config.width) + more, self.config.align_width + more
 
     def vectors(self, encoded: Encoded, *, text: bool) -> Tensor:
         return self.matching(*encoded, text=text)
@@ -147,7 +150,9 @@ class Aladin(nn.Module):
         text = isinstance(tokens, Words)
         encoded = self.encode_words(tokens) if isinstance(tokens, Words) else self.encode_tokens(tokens)
         unknown = torch.zeros_like(tokens.valid) if isinstance(tokens, Words) else tokens.unknown
-        codes = Codes(self.vectors(encoded, text=text), self.aligned(encoded, text=text), encoded.valid, unknown)
+        own = normalize(tokens.cls[:, : self.embedding], dim=-1) if self.embedding else None
+        vectors = self.vectors(encoded, text=text) if own is None else own
+        codes = Codes(vectors, self.aligned(encoded, text=text), encoded.valid, unknown)
         if self.channel is None:
             return codes
         if isinstance(tokens, Words):

@@ -27,12 +27,13 @@ class AladinConfig:
 
     backbone: str = "lite0"
     """lite0 (from its PyPI package), lite0:classes (and what its classifier says of every patch), a folder of an MJP
-    model, timm:NAME, or a hub repository. It stays frozen."""
+    model, timm:NAME, a hub repository, or open_clip:NAME/TAG (mjp[clip]). It stays frozen."""
     image_size: int | None = None
     """Side of the input in pixels; default: the backbone's own."""
     text: Annotated[str, tyro.conf.arg(metavar="|".join(text_encoder_names()))] = "pieces"
     """Text encoder. words: a table of word vectors initialised from MiniLM (mjp[minilm]); pieces: a randomly
-    initialised table of word pieces; minilm: MiniLM itself, frozen, which is then needed for every query."""
+    initialised table of word pieces; minilm: MiniLM itself, frozen, which is then needed for every query;
+    open_clip: the text tower of the backbone's pair, whose own embeddings are then the vectors."""
     vocabulary: int = 4096
     """Number of word pieces learned from the captions; whole words of a table come on top."""
     word_width: int = 128

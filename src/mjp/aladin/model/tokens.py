@@ -36,6 +36,10 @@ def vision_tokens(backbone: nn.Module, images: Tensor, plan: Plan | None = None)
         return _tokens(backbone.tokens(images, plan))
     if plan is not None:
         raise InputError(f"a plan needs a model that can carry it out: wrap this {type(backbone).__name__} in mjp.MJP")
+    if hasattr(backbone, "summary_and_patches"):  # one tower of a pretrained pair
+        summary, patches = backbone.summary_and_patches(images)  # type: ignore[operator]
+        everywhere = torch.ones(patches.shape[:2], dtype=torch.bool, device=patches.device)
+        return Tokens(summary, patches, everywhere, ~everywhere)
     if not hasattr(backbone, "forward_features"):
         raise InputError(f"{type(backbone).__name__} has no forward_features: use a timm model")
     return _tokens(split_tokens(backbone, backbone.forward_features(images)))  # type: ignore[operator]

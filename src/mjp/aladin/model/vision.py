@@ -56,7 +56,8 @@ class Vision:
         """What distinguishes its features from those of another backbone."""
         weights = fingerprint(self.model.state_dict())
         codes = {} if self.classes is None else {"classes": fingerprint({"codes": self.classes.codes})}
-        return {"weights": weights, "size": self.size, "mean": self.mean, "std": self.std, **codes}
+        embedding = {"embedding": self.model.embedding} if hasattr(self.model, "summary_and_patches") else {}
+        return {"weights": weights, "size": self.size, "mean": self.mean, "std": self.std, **codes, **embedding}
 
 
 def crop(size: tuple[int, int], view: int, seed: int) -> tuple[tuple[float, float, float, float], bool]:

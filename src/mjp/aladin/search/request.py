@@ -2,9 +2,9 @@
 
 "beach + sunset - people"   terms with signs: a sign stands at the start of a word and is followed by the next term
 
-A term is encoded alone and the vectors are added, those with a minus taken off by half: at full weight the answers have
-less of what should not be there, and much less of what should (measured in docs/aladin.md). Only words can be aligned
-with patches, so a query with a picture or a minus is answered by vectors alone.
+A term is encoded alone and the vectors are added, those with a minus taken off by half: at full weight the answers lose
+much of what should be there too. Only words can be aligned with patches, so a query with a picture or a minus is
+answered by vectors alone.
 """
 
 import re

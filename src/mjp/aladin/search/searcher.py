@@ -93,7 +93,7 @@ class PictureSearch:
         gallery = self.gallery
         query = self.encode(request)
         window = slice(request.offset, request.offset + request.k)
-        rerank = request.rerank if request.by_words else 0
+        rerank = request.rerank if request.by_words and self.model.alignment_trained else 0
         stages = gallery.stages(self.model, query, window, rerank, request.where, judge=request.by_words)
         if request.sort == "score":
             return stages
@@ -130,6 +130,8 @@ class PictureSearch:
         Returns:
             None if the index does not contain the picture.
         """
+        if not self.model.alignment_trained:
+            raise InputError(f"{self.model.config.backbone} was not trained to align words with patches")
         gallery = self.gallery
         codes, entry = gallery.codes(picture), gallery.entry(picture)
         if codes is None or entry is None:

@@ -124,6 +124,8 @@ class AladinTraining:
             raise InputError(f"--ema must be below 1, not {self.ema}: at 1 the weights of the start would be saved")
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
+        if self.model.text == "open_clip" and self.phase != "align":
+            raise InputError("a pair of open_clip has its own vectors: train its alignment alone, with --phase align")
         if self.batch_size < 2:
             raise InputError("--batch-size must be at least 2: a picture needs another one to be distinguished from")
 

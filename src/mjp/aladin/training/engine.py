@@ -59,7 +59,7 @@ class AladinRun(ResumableRun[AladinTraining]):
         torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
         self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, train)
         self.model = self.model.to(self.device)
-        self.model.matching_trained = config.phase != "align"
+        self.model.matching_trained = config.phase != "align" or self.model.embedding > 0
         common: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
         self.corpus = Corpus(self.model, train, config.cache, views=config.views, **common)
         self.dev = Corpus(self.model, dev, config.cache, **common)

@@ -85,7 +85,7 @@ class Pages:
         request = read_request(parameters, self.defaults)
         stages = self.searcher.stages(request)
         columns = [("By vector", NOTES["vector"], _cards(stages.vector))]
-        if request.rerank and request.by_words:
+        if request.rerank and request.by_words and self.searcher.model.alignment_trained:
             note = NOTES["reranked"].format(count=min(request.rerank, stages.total))
             columns.insert(0, ("Best matches", note, _cards(stages.reranked)))
         page = request.offset // request.k + 1
