@@ -32,8 +32,9 @@ from mjp.aladin.model.backbones import find_backbone, is_packaged
 from mjp.aladin.model.class_channel import ClassChannel, beside_patches, beside_words
 from mjp.aladin.model.class_codes import WIDTH as CODE_WIDTH
 from mjp.aladin.model.codes import Codes, Encoded
-from mjp.aladin.model.config import MAX_WIDTH, AladinConfig
+from mjp.aladin.model.config import AladinConfig
 from mjp.aladin.model.encoders import MatchingHead, TokenEncoder, zero_linear
+from mjp.aladin.model.saved import FORMAT, read_model_config
 from mjp.aladin.model.text import FrozenTextEncoder, PieceTable, TrainedTextEncoder, Words
 from mjp.aladin.model.text_encoders import text_encoder_module
 from mjp.aladin.model.tokens import Tokens, canonical_order
@@ -41,12 +42,10 @@ from mjp.aladin.model.vision import Vision
 from mjp.common.errors import InputError, first_line
 from mjp.common.files import write_atomically
 from mjp.common.fingerprint import fingerprint
-from mjp.common.read import read_object, read_text
-from mjp.common.validate import whole
+from mjp.common.read import read_text
 from mjp.common.weights import read_tensors
 from mjp.method.plan import Plan
 
-FORMAT = "mjp-aladin-1"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
@@ -240,7 +239,7 @@ class Aladin(nn.Module):
     def load(cls, source: Path) -> "Aladin":
         """Load a model, or the model of a training run; in eval mode."""
         folder = source / "model" if (source / "model" / CONFIG).is_file() else source
-        saved = _read_config(folder / CONFIG)
+        saved = read_model_config(folder / CONFIG)
         config = AladinConfig(**saved["model"])
         text_weights = saved.get("text_weights", saved.get("minilm_weights"))  # the latter until 0.1
         model = cls(
@@ -288,18 +287,3 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise InputError(f"there is no {path}: give the folder of a model or of a run of mjp aladin train")
-    saved = read_object(path, advice="copy or train the model again")
-    types = {"hash": str, "vision": dict, "vision_width": int, "model": dict}
-    if saved.get("format") != FORMAT or not all(isinstance(saved.get(key), kind) for key, kind in types.items()):
-        raise InputError(f"{path} does not describe a model of mjp aladin")
-    try:
-        AladinConfig(**saved["model"])
-        whole("vision_width", saved["vision_width"], least=1, most=MAX_WIDTH)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path} does not describe a model of mjp aladin ({first_line(error)})") from error
-    return saved
