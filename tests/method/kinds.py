@@ -34,6 +34,9 @@ ROTARY: dict[str, Make] = {
     "rotations, registers": lambda: small(num_reg_tokens=2),
     "rotations, attention pooling": lambda: small("vit_pe_core_tiny_patch16_384"),
     "deepseek": lambda: small("deepseek_vit_412m"),
+    "naflex, rotations": lambda: naflex(rope_type="axial", pos_embed="none"),
+    "naflex, mixed with table": lambda: naflex(rope_type="mixed"),
+    "naflex, dinov3": lambda: naflex(rope_type="dinov3", rope_rotate_half=True, class_token=True),
     "qwen3": lambda: small("qwen3_vit_88m", pos_embed_grid_size=4),
     "qwen3, resampled": lambda: small("qwen3_vit_88m", pos_embed_grid_size=6),
 }

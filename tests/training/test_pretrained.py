@@ -19,7 +19,7 @@ from mjp.cli.main import main
 from mjp.common.errors import InputError
 from mjp.training.build import build_pretrained
 from mjp.training.engine import train
-from mjp.training.pretrained import Loaded
+from mjp.training.pretrained import Loaded, load_into_timm, load_into_wrapper
 from mjp.training.summary import summary_lines
 from training.runs import TINY_VIT, settings, started, weights
 
@@ -115,6 +115,30 @@ def test_positions_are_resampled_to_the_grid_of_the_input(tmp_path: Path, size: 
     assert report.resampled == (None if grid == (4, 4) else ((4, 4), grid))
     resampled = f"position table resampled from 4×4 to {grid[0]}×{grid[1]}"
     assert (resampled in report.lines()) == (grid != (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("cait_xxs24_224", {}),
+        ("beit_base_patch16_224", {"use_abs_pos_emb": True}),
+        ("vit_small_patch16_rope_ape_224", {}),
+    ],
+)
+def test_other_families_with_a_table_follow_the_size_with_all_that_mjp_added(name: str, changes: Any) -> None:
+    def build(size: int) -> Any:
+        return timm.create_model(name, img_size=size, num_classes=2, **SIZES, **changes)
+
+    config = mjp.variant("G", unknown_rotation="learned" if "rope" in name else "identity")
+    source = mjp.MJP(build(32), config)
+    added = {parameter: tensor for parameter, tensor in source.weights().items() if not parameter.startswith("model.")}
+    content = {parameter.removeprefix("model."): tensor for parameter, tensor in source.weights().items()}
+    network = build(64)
+    report = load_into_timm(network, "file", dict(content))
+    load_into_wrapper(mjp.MJP(network, config), content, report)
+    assert report.resampled == ((4, 4), (8, 8))
+    assert not report.new
+    assert added.keys() <= report.loaded
 
 
 @pytest.mark.parametrize("size", [16, 32])

@@ -273,6 +273,7 @@ def _same_function(model: nn.Module, architecture: str, model_args: dict[str, An
             return False
         size = again.pretrained_cfg.get("input_size", (3, 224, 224))
         channels = getattr(again, "in_chans", size[0])
-        height, width = getattr(getattr(again, "patch_embed", None), "img_size", None) or size[-2:]
+        embed = getattr(getattr(again, "encoder", again), "patch_embed", None)
+        height, width = getattr(embed, "img_size", None) or size[-2:]
         picture = torch.randn(1, channels, height, width, generator=noise)
         return torch.allclose(again(picture), copy(picture), rtol=1e-3, atol=1e-3, equal_nan=True)

@@ -218,6 +218,9 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
 
     def set_input_size(self, *arguments: Any, **options: Any) -> None:
         """Change the size of the images: timm's `set_input_size`, which all position tables follow."""
+        if not hasattr(self.model, "set_input_size"):
+            kind = type(self.model).__name__
+            raise InputError(f"timm cannot change the input size of a {kind}: create it with the size that you need")
         cast(Any, self.model).set_input_size(*arguments, **options)
         tables = self._resampled_tables()
         for name, table in tables.items():

@@ -4,6 +4,7 @@ The timm model takes what it can before it is wrapped, so that E_unk can start f
 table. A head for another number of classes is left out, and the position table is resampled to the grid of the input.
 """
 
+import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from timm.layers import resample_abs_pos_embed
+from timm.models import Cait
 from torch import Tensor
 
 from mjp.common.errors import InputError
@@ -19,6 +21,7 @@ from mjp.common.runs.checkpoint import find_checkpoint
 from mjp.models import create_timm, read_weights
 
 Grid = tuple[int, int]
+WRAPPER_NAMES = ("unknown", "index", "pos_embed", "rotation", "biases")  # of what MJP adds, beside the localizer
 MAX_NAMES = 6  # of layers in a message
 
 
@@ -130,11 +133,15 @@ def _fitted(model: Any, weights: dict[str, Tensor], source: str) -> dict[str, Te
     except (RuntimeError, KeyError, AttributeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{source} belongs to another model: timm cannot convert its weights ({reason})") from error
+    if isinstance(model, Cait) and _differs(fitting, {"pos_embed": model.pos_embed}, "pos_embed"):
+        # timm resamples the tables of its other families in their conversions
+        grid = list(model.patch_embed.grid_size)
+        fitting = {**fitting, "pos_embed": resample_abs_pos_embed(fitting["pos_embed"], grid, num_prefix_tokens=0)}
     return fitting
 
 
 def _belongs_to_wrapper(name: str, expected: dict[str, Tensor]) -> bool:
-    return name not in expected and (name in ("unknown", "index", "pos_embed") or name.startswith("localizer."))
+    return name not in expected and (name in WRAPPER_NAMES or name.startswith("localizer."))
 
 
 def _head_names(model: Any) -> set[str]:
@@ -146,7 +153,7 @@ def _head_names(model: Any) -> set[str]:
 
 def _square_grid(table: Tensor, model: Any) -> Grid:
     """The grid of a (1, prefix + N, D) table that does not say so: timm's tables are square."""
-    prefix = 0 if model is None or model.no_embed_class else model.num_prefix_tokens
+    prefix = 0 if model is None else model.pos_embed.shape[1] - math.prod(model.patch_embed.grid_size)
     side = int((table.shape[1] - prefix) ** 0.5)
     return side, side
 

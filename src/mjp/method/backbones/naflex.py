@@ -1,5 +1,6 @@
-"""NaFlexViT: a ViT for pictures of any size, with a table over a grid or one for rows and one for columns."""
+"""NaFlexViT: a ViT for pictures of any size, with a table over a grid or one for rows and one for columns, or rotations."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,7 +9,8 @@ from timm.models import NaFlexVit, checkpoint
 from timm.models.naflexvit import NaFlexEmbeds
 from torch import Tensor, nn
 
-from mjp.method.adapter import Obstacle, TokenParts, View, token_parts
+from mjp.method.adapter import NO_LOCALIZATION, Obstacle, TokenParts, View, token_parts
+from mjp.method.backbones.rotary import hide_rotations, without_dropped
 from mjp.method.backbones.vit import ViT, position_obstacles
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan, identity_plan
@@ -34,10 +36,12 @@ class NaFlex(ViT):
             obstacles.append(Obstacle(f"a ViT's jigsaw piece is its patch, {embeds.patch_size}: leave `cell` unset"))
         if embeds.dynamic_img_pad:
             obstacles.append(Obstacle("it pads pictures by itself: create it with dynamic_img_pad=False"))
-        obstacles += position_obstacles(model, config, hides=(r"embeds\.pos_embed(_[xy])?",))
+        obstacles += position_obstacles(model, config, hides=(r"embeds\.pos_embed(_[xy])?", "rope"))
         if config.position in ("index", "none"):
             reason = f"its table is resampled to any grid and cannot be changed by position={config.position!r}"
             obstacles.append(Obstacle(f"{reason}: position='unknown' hides it"))
+        if model.rope is not None and embeds.pos_embed_type == "none" and config.localize != "none":
+            obstacles.append(Obstacle("its positions are rotations, with no table to localise", NO_LOCALIZATION))
         if config.ape:
             obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         return obstacles
@@ -46,6 +50,10 @@ class NaFlex(ViT):
     def build(cls, model: Any, config: MJPConfig) -> "NaFlex":
         height, width = model.embeds.patch_size
         return cls((height, width))
+
+    @classmethod
+    def rotation_angles(cls, model: Any) -> int:
+        return 0 if model.rope is None else int(model.blocks[0].attn.head_dim) // 2
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         return image_grid(images, self.cell)
@@ -73,11 +81,14 @@ class NaFlex(ViT):
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
         tokens = _embedded(model.embeds, images, plan, positions.absolute(), self.cell)
+        remaining = None  # indices of the patches that patch dropout leaves, (B, n)
         if model.training and model.patch_drop is not None:
-            tokens, _ = model.patch_drop(tokens)
+            tokens, remaining = model.patch_drop(tokens)
         tokens = model.norm_pre(tokens)
-        for block in model.blocks:
-            tokens = checkpoint(block, tokens) if model.grad_checkpointing else block(tokens)
+        for block, rotation in zip(model.blocks, _rotations(model, plan.grid, positions), strict=True):
+            # blocks of a model that has no rotations do not take any
+            turns = {} if rotation is None else {"rope": without_dropped(rotation, remaining, len(tokens))}
+            tokens = checkpoint(block, tokens, **turns) if model.grad_checkpointing else block(tokens, **turns)
         normed: Tensor = model.norm(tokens)
         return normed
 
@@ -91,6 +102,19 @@ class NaFlex(ViT):
         return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.embeds.has_class_token)
 
 
+def _rotations(model: Any, grid: tuple[int, int], positions: Positions) -> Iterator[Tensor | None]:
+    """What each block turns its patches by, as in `mjp.method.backbones.rotary`."""
+    depth = len(model.blocks)
+    if model.rope is None:
+        yield from [None] * depth
+        return
+    table = model.rope.get_embed(shape=grid)
+    if model.rope_is_mixed:
+        yield from (hide_rotations(model, part, positions) for part in table)
+    else:
+        yield from [hide_rotations(model, table, positions)] * depth
+
+
 def _embedded(embeds: Any, images: Tensor, plan: Plan, positions: Tensor | None, cell: tuple[int, int]) -> Tensor:
     """Patches embedded by timm's own code, shuffled, with their positions and behind the prefix tokens."""
     if plan.pixels is not None:  # SPP reaches into the patches, so it has to happen before they are embedded
@@ -99,7 +123,8 @@ def _embedded(embeds: Any, images: Tensor, plan: Plan, positions: Tensor | None,
     bare = View(embeds, pos_embed_type="none", cls_token=None, reg_token=None, pos_drop=nn.Identity())
     tokens, _ = NaFlexEmbeds.forward(bare, images)  # type: ignore[arg-type]
     tokens = shuffle_tokens(tokens, plan, prefix=0)
-    tokens = tokens if positions is None else tokens + positions
+    if positions is not None:
+        tokens = tokens + positions.to(tokens.dtype)  # as timm, which adds its table in place
     prefix = [token.expand(len(tokens), -1, -1) for token in (embeds.cls_token, embeds.reg_token) if token is not None]
     dropped: Tensor = embeds.pos_drop(torch.cat([*prefix, tokens], 1))
     return dropped

@@ -78,9 +78,9 @@ def _rotations(
         return
     table = model.rope.get_embed(shape=grid) if model.dynamic_img_size else model.rope.get_embed()
     if model.rope_mixed:  # (depth, H, N, 2d): one block at a time, since all of them per image would not fit
-        yield from (_without_dropped(hide_rotations(model, part, positions), remaining, batch) for part in table)
+        yield from (without_dropped(hide_rotations(model, part, positions), remaining, batch) for part in table)
     else:
-        yield from [_without_dropped(hide_rotations(model, table, positions), remaining, batch)] * depth
+        yield from [without_dropped(hide_rotations(model, table, positions), remaining, batch)] * depth
 
 
 def hide_rotations(model: Any, table: Tensor, positions: Positions) -> Tensor:
@@ -93,7 +93,7 @@ def hide_rotations(model: Any, table: Tensor, positions: Positions) -> Tensor:
     return torch.where(positions.mask[:, None, :, None], unknown, table)
 
 
-def _without_dropped(table: Tensor, remaining: Tensor | None, batch: int) -> Tensor:
+def without_dropped(table: Tensor, remaining: Tensor | None, batch: int) -> Tensor:
     """The rotations of the patches that patch dropout leaves."""
     if remaining is None:
         return table

@@ -74,9 +74,10 @@ class ViT:
         grid = image_grid(_padded(model, images), self.cell)
         model_grid = tuple(model.patch_embed.grid_size)
         if grid != model_grid and not getattr(model, "dynamic_img_size", not model.patch_embed.strict_img_size):
+            flexible = ", call model.set_input_size(img_size), or create it with dynamic_img_size=True"
             raise InputError(
                 f"images of {tuple(images.shape[-2:])} give a grid of {grid}, the model was built for {model_grid}: "
-                "resize the images, call model.set_input_size(img_size), or create it with dynamic_img_size=True"
+                f"resize the images{flexible if hasattr(model, 'set_input_size') else ', or create it with their size'}"
             )
         return grid
 
