@@ -1,4 +1,4 @@
-"""NaFlexViT: a ViT for pictures of any size, with a table over a grid or one for rows and one for columns, or rotations."""
+"""NaFlexViT: a ViT for pictures of any size, with a table over a grid, tables for rows and columns, or rotations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
