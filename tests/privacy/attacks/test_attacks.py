@@ -51,6 +51,24 @@ def test_direct_is_exact(kind: str, dtype: torch.dtype, least: float) -> None:
     assert decibels(attack("direct", network, update), pictures()[0]) > least
 
 
+@pytest.mark.parametrize("name", ["direct", "lattice"])
+def test_a_patch_that_the_network_hardly_looks_at_is_not_taken_for_a_masked_one(name: str) -> None:
+    model = MJP(tiny().unwrap(), variant("J"))
+    network, update, _ = send(model)
+    (table,) = (tensor for parameter, tensor in update.tensors.items() if parameter.endswith("pos_embed"))
+    table[0, 5] *= 0.01  # far shorter than the others, though E_unk has no gradient
+    view = View(update, network, prior())
+    assert not bool(view.mask.any())
+    assert attack(name, network, update).pictures.isfinite().all()
+
+
+def test_zero_rows_with_no_gradient_of_the_unknown_embedding_are_refused_in_a_sentence() -> None:
+    network, update, _ = send(tiny(), "mjp:0.25")
+    update.tensors["unknown"].zero_()
+    with pytest.raises(Refused, match="lacks the gradient of E_unk"):
+        attack("subspace", network, update)
+
+
 def test_direct_sees_a_jigsaw_without_masks_as_it_is() -> None:
     network, update, secret = send(tiny(), "jp:0.9")
     found = attack("direct", network, update)

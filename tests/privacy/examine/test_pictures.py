@@ -89,12 +89,29 @@ def test_client_and_attacks_run_networks_of_their_own() -> None:
     assert len({id(model) for model in (first, second, third)}) == 3
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), torch.linalg.LinAlgError()])
-def test_numbers_that_cannot_be_solved_for_are_a_refusal(error: Exception) -> None:
-    def fail(view: View) -> None:
-        raise error
+def divide_by_zero(view: View) -> None:
+    raise ZeroDivisionError
 
+
+def decompose_nan(view: View) -> None:
+    torch.linalg.svd(torch.full((3, 3), torch.nan))
+
+
+def solve_nan(view: View) -> None:
+    torch.linalg.lstsq(torch.full((3, 2), torch.nan), torch.ones(3, 1))
+
+
+@pytest.mark.parametrize("fail", [divide_by_zero, decompose_nan, solve_nan])
+def test_numbers_that_cannot_be_solved_for_are_a_refusal(fail: Callable[[View], None]) -> None:
     assert "too small" in str(spied(Spy(fail), defence="none")[1].refused)
+
+
+def test_a_mistake_in_an_attack_is_not_taken_for_a_refusal() -> None:
+    def fail(view: View) -> None:
+        torch.ones(2) @ torch.ones(3)
+
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        spied(Spy(fail), defence="none")
 
 
 def test_an_attack_says_what_it_attacks() -> None:

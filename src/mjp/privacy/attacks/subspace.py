@@ -46,6 +46,8 @@ def open_system(view: View) -> OpenSystem:
     count = int(mask.sum())
     if count == 0:
         raise Refused("no row of the position gradient is zero: nothing was masked, use the direct attack")
+    if not bool(view.unknown.any()):
+        raise Refused("the update lacks the gradient of E_unk, or it is zero, but it holds the sum of the masked rows")
     if cells > len(view.weight):
         raise Refused(f"{cells} patches and only {len(view.weight)} equations for each pixel")
     mixing = view.positions[~mask]  # G_u (N − k, D)

@@ -54,11 +54,19 @@ def _run(attack: Attack, view: View) -> Reconstruction:
     """Numbers at the limits of floating point may leave no picture: that is a refusal."""
     try:
         result = attack.run(view)
-    except (torch.linalg.LinAlgError, ZeroDivisionError) as error:
+    except (RuntimeError, ZeroDivisionError) as error:
+        if not _is_numerical(error):
+            raise
         raise Refused("the numbers of the update are too small, too large or too alike to be solved for") from error
     if not bool(torch.isfinite(result.pictures).all()):
         raise Refused("the equations have no finite solution")
     return result
+
+
+def _is_numerical(error: Exception) -> bool:
+    """Whether a solver failed on its numbers; lstsq says so with a plain RuntimeError that names the function."""
+    expected = isinstance(error, torch.linalg.LinAlgError | ZeroDivisionError)
+    return expected or "torch.linalg" in str(error)
 
 
 def _match(view: View, pictures: Tensor) -> float | None:

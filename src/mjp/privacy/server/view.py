@@ -128,10 +128,14 @@ class View:
 
     @cached_property
     def mask(self) -> Tensor:
-        """(N,) the patches that share E_unk: their rows of ∂L/∂E are zero, the mask of a single picture is public."""
+        """(N,) the patches that share E_unk: their rows of ∂L/∂E are zero, the mask of a single picture is public.
+
+        Where ∂L/∂E_unk is zero, short rows belong to patches that the network hardly looks at: nobody used E_unk.
+        """
         if self.model.unknown is None:
             return torch.zeros(len(self.table), dtype=torch.bool)
-        return _dead_rows(self.gradients["pos_embed"][0, -len(self.table) :])
+        gradient = self.gradients["pos_embed"][0, -len(self.table) :]
+        return _dead_rows(gradient) if bool(self.unknown.any()) else (gradient == 0).all(1)
 
     @cached_property
     def unknown(self) -> Tensor:
