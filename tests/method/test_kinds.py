@@ -274,7 +274,7 @@ def test_a_size_that_timm_cannot_change_is_refused_with_what_helps(kind: str) ->
     with pytest.raises(mjp.InputError, match="timm cannot change the input size"):
         model.set_input_size((48, 48))
     with pytest.raises(mjp.InputError, match="resize the images, or create it with their size"):
-        model(pictures(2, 48, 48))
+        model.train()(pictures(2, 48, 48))
 
 
 def test_noise_of_hidden_biases_reaches_only_pairs_with_a_hidden_patch() -> None:

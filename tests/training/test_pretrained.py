@@ -117,7 +117,7 @@ def test_positions_are_resampled_to_the_grid_of_the_input(tmp_path: Path, size: 
     assert (resampled in report.lines()) == (grid != (4, 4))
 
 
-@pytest.mark.filterwarnings("ignore:torch.searchsorted")  # timm resamples biases with it
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about how timm resamples biases
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

@@ -25,7 +25,7 @@ from mjp.method.hub import HubModel
 from mjp.method.localization import Localizer, grid_targets, localization_loss
 from mjp.method.plan import Plan, check_plan, identity_plan
 from mjp.method.positions import Positions, initial_unknown, pooled_mask, token_mask
-from mjp.method.timm_surface import TimmSurface
+from mjp.method.timm_surface import TimmSurface, size_setter
 from mjp.pictures.preprocessing import Preprocessing
 
 
@@ -218,10 +218,7 @@ class MJP(HubModel, TimmSurface, PlanDrawing):
 
     def set_input_size(self, *arguments: Any, **options: Any) -> None:
         """Change the size of the images: timm's `set_input_size`, which all position tables follow."""
-        if not hasattr(self.model, "set_input_size"):
-            kind = type(self.model).__name__
-            raise InputError(f"timm cannot change the input size of a {kind}: create it with the size that you need")
-        cast(Any, self.model).set_input_size(*arguments, **options)
+        size_setter(self.model)(*arguments, **options)
         tables = self._resampled_tables()
         for name, table in tables.items():
             setattr(self, name, nn.Parameter(table.detach().clone()))

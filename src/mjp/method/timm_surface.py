@@ -6,6 +6,7 @@ from typing import Any, cast
 from timm.models import group_parameters
 from torch import Tensor, nn
 
+from mjp.common.errors import InputError
 from mjp.common.weights import EXTRA_STATE
 
 PREFIX = "model."  # of the timm model's names in those of the wrapper
@@ -98,3 +99,11 @@ class TimmSurface(nn.Module):
         for name in [EXTRA_STATE, *(additions if plain else [])]:
             state_dict.setdefault(prefix + name, names[name])
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def size_setter(model: nn.Module) -> Callable[..., None]:
+    """timm's `set_input_size` of a model, which not every family has."""
+    if not hasattr(model, "set_input_size"):
+        kind = type(model).__name__
+        raise InputError(f"timm cannot change the input size of a {kind}: create it with the size that you need")
+    return cast(Any, model).set_input_size
