@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from timm.layers import resample_abs_pos_embed
@@ -135,7 +135,7 @@ def _fitted(model: Any, weights: dict[str, Tensor], source: str) -> dict[str, Te
         raise InputError(f"{source} belongs to another model: timm cannot convert its weights ({reason})") from error
     if isinstance(model, Cait) and _differs(fitting, {"pos_embed": model.pos_embed}, "pos_embed"):
         # timm resamples the tables of its other families in their conversions
-        grid = list(model.patch_embed.grid_size)
+        grid = list(cast(Any, model.patch_embed).grid_size)
         fitting = {**fitting, "pos_embed": resample_abs_pos_embed(fitting["pos_embed"], grid, num_prefix_tokens=0)}
     return fitting
 
