@@ -87,7 +87,9 @@ class NaFlex(ViT):
         tokens = model.norm_pre(tokens)
         for block, rotation in zip(model.blocks, _rotations(model, plan.grid, positions), strict=True):
             # blocks of a model that has no rotations do not take any
-            turns: dict[str, Any] = {} if rotation is None else {"rope": without_dropped(rotation, remaining, len(tokens))}
+            turns: dict[str, Any] = {}
+            if rotation is not None:
+                turns["rope"] = without_dropped(rotation, remaining, len(tokens))
             tokens = checkpoint(block, tokens, **turns) if model.grad_checkpointing else block(tokens, **turns)
         normed: Tensor = model.norm(tokens)
         return normed
