@@ -162,6 +162,68 @@ def test_the_verdict_is_said_and_written(folder: Path, tmp_path: Path, capsys: p
     assert "the classes of the pictures" in content["gaps"][0]["remains"]
 
 
+def log_of(folder: Path) -> Path:
+    """The leak log of two rounds: one client has the same picture in both, another has another."""
+    model = client()
+    for number in (1, 2):
+        home = folder / f"round-{number}"
+        home.mkdir(parents=True)
+        save_file(model.state_dict(), home / "weights.safetensors")
+        save_gradient(model, picture(), home / "mary.safetensors")
+        model.zero_grad()
+        if number == 2:
+            save_gradient(model, picture().flip(-1), home / "paul.safetensors")
+        for path in home.glob("[mp]*.safetensors"):
+            path.with_suffix(".json").write_text('{"size": [64, 64]}')
+        with torch.no_grad():
+            model.head.bias.add_(torch.linspace(-0.1, 0.1, 10))
+    return folder
+
+
+def test_a_folder_of_updates_is_linked_and_every_group_gets_a_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = log_of(tmp_path / "log")
+    assert audit(log, tmp_path / "out", "--attacks", "direct") == 0
+    said = capsys.readouterr().out
+    assert "2 of 3 updates are of one picture: round-1/mary.safetensors, round-2/mary.safetensors" in said
+    assert "round-2/paul.safetensors is linked to no other update" in said
+    assert "rounds          2 updates together: a picture that explains the update" in said
+    assert "all updates: exposed: 2 of 2 groups" in said
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert content["verdict"] == "exposed"
+    assert [group["updates"] for group in content["groups"]] == [
+        ["round-1/mary.safetensors", "round-2/mary.safetensors"],
+        ["round-2/paul.safetensors"],
+    ]
+    assert [Path(update["weights"]).parent.name for update in content["updates"]] == ["round-1", "round-2", "round-2"]
+    assert main(["report", str(tmp_path / "page.html"), str(tmp_path / "out")]) == 0
+    assert f"mjp attack-update {log}" in (tmp_path / "page.html").read_text()
+
+
+def test_of_several_updates_the_bad_one_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    update = folder / "update.safetensors"
+    save_file({"head.bias": torch.ones(12)}, tmp_path / "other.safetensors")
+    (tmp_path / "other.json").write_text('{"size": [64, 64]}')
+    copy = tmp_path / "copy.safetensors"
+    copy.write_bytes(update.read_bytes())
+    copy.with_suffix(".json").write_text(update.with_suffix(".json").read_text())
+    weights = ("--weights", str(folder / "bare.safetensors"))
+    cases: list[tuple[list[Path | str], str]] = [
+        ([update, tmp_path / "other.safetensors"], "other.safetensors: the update is of another model: head.bias has"),
+        ([update, update], "update.safetensors is there twice: name every update once"),
+        ([update, copy], "hold the same update, bit for bit: name one of them"),
+        ([update, copy, tmp_path / "other.safetensors", *weights, folder / "bare.safetensors"], "--weights names 2"),
+    ]
+    for paths, message in cases:
+        arguments = ["attack-update", *map(str, paths), "--model", f"timm:{NAME}", "--out", str(tmp_path / "out")]
+        assert main([*arguments, *(() if "--weights" in arguments else weights)]) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
 def test_the_report_shows_it_and_the_command(folder: Path, tmp_path: Path) -> None:
     path = folder / "update.safetensors"
     assert audit(path, tmp_path / "out", "--attacks", "direct") == 0

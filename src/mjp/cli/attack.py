@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Options(AttackOptions):
     pictures: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Pictures of the client; default: a synthetic landscape."""
+    weights: Path | None = None
+    """The model's weights: safetensors, .pt or .pth, of a timm or an MJP model."""
     defences: tuple[str, ...] = ("none", "mjp:0.03", "mjp:0.27")
     """What the client does before its update leaves; the defences are listed above."""
     label: int | None = None
@@ -60,7 +62,7 @@ def run(options: Options) -> "Results":
     from mjp.privacy.examine.subject import public_model
     from mjp.privacy.lpips import find_lpips
 
-    check_options(options, options.out)
+    check_options(options, options.weights, options.out)
     _refuse_files(options.attacks, options.defences)
     attacks = find_attacks(options.attacks)
     lpips, availability = find_lpips(options.lpips)

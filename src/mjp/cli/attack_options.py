@@ -11,8 +11,6 @@ class AttackOptions:
     repository."""
     pretrained: bool = False
     """Load the pretrained weights of timm:NAME instead of random ones; needs a network or a cache."""
-    weights: Path | None = None
-    """The model's weights when the update was made: safetensors, .pt or .pth, of a timm or an MJP model."""
     attacks: tuple[str, ...] = ("direct", "span", "subspace", "activations", "lattice")
     """What the server tries; the attacks are listed above."""
     prior: Path | None = None
@@ -30,10 +28,10 @@ def describe(text: str) -> str:
     return f"{text.rstrip()}\n\n{defences}\n\nattacks:\n{attacks_help()}"
 
 
-def check_options(options: AttackOptions, out: Path) -> None:
+def check_options(options: AttackOptions, weights: Path | tuple[Path, ...] | None, out: Path) -> None:
     from mjp.common.errors import InputError
     from mjp.common.files import check_folder
 
-    if options.weights and options.pretrained:
+    if weights and options.pretrained:
         raise InputError("--weights and --pretrained both say which weights the model has: name one of them")
     check_folder(out)

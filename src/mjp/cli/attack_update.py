@@ -1,10 +1,13 @@
-"""What an update from elsewhere (Flower, PySyft, a script) gives away, checked against the update itself.
+"""What updates from elsewhere (Flower, PySyft, a script) give away, checked against the updates themselves.
 
 FILE is a safetensors, .pt, .pth or .npz file of {parameter name: gradient}, of weights after local steps (--kind
 fedavg) or of their change (--kind delta, of either sign and any scale); names may be missing where the arrays are in
 the order of the model's state dict.
 What is public about it stands in a json file beside it or in the options below. --weights are those at which the update
 was made: without them a picture may be recovered, but not verified.
+
+With several files, or a folder such as a leak log, updates of one picture are linked by what they span and attacked
+together (the attack rounds is added), whoever sent them; those of other pictures stay apart.
 
 The verdict is one of three: exposed; not recovered by any attack that ran; not covered. None of them clears an update.
 
@@ -30,8 +33,11 @@ INFO = (
 
 @dataclass(kw_only=True)
 class Options(AttackOptions):
-    file: tyro.conf.Positional[Path]
-    """The update."""
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """The update, several of them, or folders of updates."""
+    weights: tuple[Path, ...] = ()
+    """The model's weights when the updates were made, one file for all or one for each: safetensors, .pt, .pth or .npz,
+    of a timm or an MJP model; default: weights.safetensors beside the update, if it is there."""
     batch: int | None = None
     """Pictures in a step."""
     kind: Literal["gradient", "fedavg", "delta"] | None = None
@@ -66,25 +72,25 @@ def description() -> str:
 
 def run(options: Options) -> "Results":
     from mjp.privacy.attacks import find_attacks
-    from mjp.privacy.examine import present
-    from mjp.privacy.examine.update import attack_update, open_update
-    from mjp.privacy.info import stated_info
+    from mjp.privacy.examine.present import save_findings
+    from mjp.privacy.examine.present_updates import VerdictPrinter, groups_to_json, update_sheet
+    from mjp.privacy.examine.several import attack_group, conclude_all, link, open_sources
+    from mjp.privacy.examine.sources import find_sources
 
-    check_options(options, options.out)
-    attacks = find_attacks(options.attacks)
-    info = stated_info(options.file, **{name: getattr(options, name) for name in INFO})
-    target = open_update(
-        options.weights,
-        options.file,
-        info,
-        options.model,
-        prior=options.prior,
-        pretrained=options.pretrained,
-        seed=options.seed,
-    )
-    present.print_update(target.update, target.subject)
-    findings = attack_update(target, attacks, watch=present.print_verdict)
-    print(f"verdict: {findings.conclusion.sentence}")
-    sheet = present.update_sheet(findings, options.file)
-    body = {"models": {options.model: {}}, "facts": vars(target.update.info), **findings.conclusion.to_dict()}
-    return present.save_findings(options.out, "attack-update", options, findings, sheet, **body)
+    check_options(options, options.weights, options.out)
+    sources = find_sources(options.files, options.weights)
+    several = len(sources) > 1 and "rounds" not in options.attacks
+    attacks = find_attacks((*options.attacks, "rounds") if several else options.attacks)
+    stated = {name: getattr(options, name) for name in INFO}
+    random = {"pretrained": options.pretrained, "seed": options.seed}
+    targets = open_sources(sources, options.model, stated, prior=options.prior, **random)
+    groups = []
+    for group in link(targets):
+        groups.append((group, attack_group(group, attacks, watch=VerdictPrinter(group, len(targets)))))
+        print(f"verdict: {groups[-1][1].conclusion.sentence}")
+    conclusion = conclude_all([findings.conclusion for _, findings in groups])
+    if len(groups) > 1:
+        print(f"\nall updates: {conclusion.sentence}")
+    body = {"models": {options.model: {}}, **groups_to_json(groups, sources), **conclusion.to_dict()}
+    findings = [finding for _, findings in groups for finding in findings]
+    return save_findings(options.out, "attack-update", options, findings, update_sheet(groups, attacks), **body)

@@ -4,9 +4,10 @@
     LOG/round-0001/CLIENT.safetensors        what one of them sent back
     LOG/round-0001/CLIENT.json               what the server knows about it
 
-`mjp attack-update LOG/round-0001/CLIENT.safetensors --weights LOG/round-0001/weights.safetensors --model NAME` is the
-auditor's view of one update. The log holds what can be turned into pictures: whoever can read it can try. It is off
-unless a folder is named, only its owner can enter it, and it never grows beyond its bound: the oldest round goes first.
+`mjp attack-update LOG/round-0001/CLIENT.safetensors --model NAME` is the auditor's view of one update, at the weights
+beside it, and `mjp attack-update LOG --model NAME` of all of them. The log holds what can be turned into pictures:
+whoever can read it can try. It is off unless a folder is named, only its owner can enter it, and it never grows beyond
+its bound: the oldest round goes first.
 """
 
 import json
@@ -23,9 +24,9 @@ from torch import Tensor
 from mjp.common.files import write_atomically
 from mjp.common.results import plain
 from mjp.common.validate import number
+from mjp.privacy.examine.sources import WEIGHTS
 from mjp.privacy.info import UpdateInfo
 
-WEIGHTS = "weights.safetensors"
 MEGABYTE = 10**6
 
 

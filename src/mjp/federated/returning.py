@@ -6,11 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from mjp.common.weights import read_tensors
-from mjp.federated.leak_log import WEIGHTS, LeakLog
+from mjp.federated.leak_log import LeakLog
 from mjp.federated.truth import PICTURE
 from mjp.method.model import MJP
 from mjp.models import as_subject
 from mjp.privacy.attacks import find_attack
+from mjp.privacy.examine.sources import WEIGHTS
 from mjp.privacy.examine.subject import plain_tensors
 from mjp.privacy.metrics import exact_patches, psnr
 from mjp.privacy.server.prior import Prior

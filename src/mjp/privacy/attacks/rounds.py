@@ -28,7 +28,7 @@ NAME = "rounds"
 TITLE = "several rounds, intersected"
 HELP = "several updates, linked by what they span: what every round leaves open, intersected"
 NEEDS = ("one", "step", "projection", "rounds")
-MISFITS = 30  # times the noise, beyond which two updates contradict each other: they are of different pictures
+MISFITS = 3  # times the noise, beyond which two updates contradict each other: they are of different pictures
 
 
 def run(view: View) -> Reconstruction:
@@ -54,6 +54,11 @@ def read_round(view: View) -> Round:
     return as_round(*span.open_system(view))
 
 
+def can_contradict(one: Round, two: Round) -> bool:
+    """Whether two rounds leave so little open that those of different pictures cannot both hold."""
+    return len(one.rows) + len(two.rows) < one.rows.shape[1]
+
+
 def _same_picture(first: View, second: View) -> bool:
     """By what the rows of ∂L/∂W span; in many small patches they span everything, and the equations themselves tell."""
     if first.info.size != second.info.size or first.patch != second.patch:
@@ -61,6 +66,8 @@ def _same_picture(first: View, second: View) -> bool:
     if len(first.table) < first.projection.shape[1]:
         return overlap(first, second) > LINKED
     one, two = read_round(first), read_round(second)
+    if not can_contradict(one, two):
+        return True
     both = ~(one.mask | two.mask)
     rows = torch.linalg.qr(torch.cat([one.rows, two.rows]).T)[0].T
     rest = (one.origin - two.origin)[both]

@@ -61,15 +61,28 @@ class Findings(list[Finding]):
 def conclude(findings: Sequence[Finding], gaps: Sequence[Gap] = ()) -> Conclusion:
     """What may be said about an update after these findings."""
     tried = [finding for finding in findings if finding.attack != GUESS]
-    could_not_run = {finding.attack: finding.refused for finding in tried if finding.refused}
-    ran = tuple(finding.attack for finding in tried if not finding.refused)
-    by = tuple(finding.attack for finding in tried if explains_update(finding))
+    ran = tuple(dict.fromkeys(finding.attack for finding in tried if not finding.refused))
+    by = tuple(dict.fromkeys(finding.attack for finding in tried if explains_update(finding)))
+    could_not_run = _refusals(tried)
     unverified = any(finding.verdict and finding.verdict.outcome == "unverified" for finding in tried)
     gaps = (*gaps, *([UNVERIFIED] if unverified else []))
     verdict = EXPOSED if by else NOT_COVERED if gaps or not ran else NOT_RECOVERED
     not_tried = tuple(name for name in attacks() if name not in {finding.attack for finding in tried})
     sentence = _sentence(verdict, by, ran, could_not_run, not_tried, gaps)
     return Conclusion(verdict, sentence, by, ran, could_not_run, not_tried, gaps)
+
+
+def _refusals(findings: Sequence[Finding]) -> dict[str, str]:
+    """{attack: its first reason}, with the number of updates where there are several and it ran on some."""
+    reasons: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.refused:
+            reasons.setdefault(finding.attack, []).append(finding.refused)
+    totals = {name: sum(finding.attack == name for finding in findings) for name in reasons}
+    return {
+        name: texts[0] if len(texts) == totals[name] else f"on {len(texts)} of {totals[name]} updates: {texts[0]}"
+        for name, texts in reasons.items()
+    }
 
 
 def explains_update(finding: Finding) -> bool:

@@ -44,6 +44,7 @@ class Finding:
         details: What the attack reports: condition number, match, open dimensions, …
         picture: The name of the picture, where the pictures are at hand.
         defence: The defence under which the update was made.
+        update: The name of the update, where it came from a file.
     """
 
     attack: str
@@ -55,6 +56,7 @@ class Finding:
     details: dict[str, Any] = field(default_factory=dict)
     picture: str = ""
     defence: str = ""
+    update: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All but the pictures and the verdict, as cells.jsonl and results.json have it."""

@@ -10,11 +10,9 @@ from torch import Tensor
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.common.results import Results, write_results
-from mjp.models import Subject
 from mjp.pictures.sheet import contact_sheet
 from mjp.privacy.attacks import Attack
 from mjp.privacy.examine.finding import GUESS, Finding
-from mjp.privacy.update import Update
 
 Tile = tuple[Tensor | str, str]  # a picture, or why there is none, and its caption
 MIN_TILE = 160  # pixels
@@ -35,17 +33,6 @@ def scores_line(finding: Finding) -> str:
     seconds = f"; {finding.seconds:.1f} s" if finding.seconds else ""
     title = finding.details.get("attack_title", "")  # the leakage of a modified network is not that of the model
     return "; ".join(parts) + seconds + (f"; {title}" if "modified network" in title else "")
-
-
-def print_update(update: Update, subject: Subject) -> None:
-    info = update.info
-    if (tuple(info.mean), tuple(info.std)) != (tuple(subject.mean), tuple(subject.std)):
-        print("note: the update states another normalisation than the model's own; the update's is used")
-    print(f"update of {info.batch} picture(s), {len(update.tensors)} tensors, defence {info.defence!r}")
-
-
-def print_verdict(finding: Finding) -> None:
-    print(f"  {finding.attack:<16}{finding.verdict.sentence if finding.verdict else ''}")
 
 
 class PicturePrinter:
@@ -71,23 +58,17 @@ def picture_sheet(findings: Sequence[Finding], pictures: Tensor, attacks: Sequen
         first = group[0]
         row = f"{first.picture[:18]} · {first.defence}" if several else first.defence
         tiles: list[Tile] = [(pictures[number // per_picture], "")]
-        tiles += [_tile(finding, _decibels(finding)) for finding in group]
+        tiles += [tile_of(finding, _decibels(finding)) for finding in group]
         rows[row if row not in rows else f"{row} ({len(rows) + 1})"] = tiles  # files of one name in two folders
     settings = SETTINGS if any("b" in finding.scores for finding in findings) else ""
     columns = ["picture", "data-free guess", *map(_column, attacks)]
-    return _sheet(rows, columns, f"{model}: what the server sees, PSNR{settings}")
-
-
-def update_sheet(findings: Sequence[Finding], file: Path) -> Image.Image:
-    """One row: what every attack makes of an update."""
-    tiles = [_tile(finding, finding.verdict.short if finding.verdict else "") for finding in findings]
-    columns = [finding.attack for finding in findings]
-    return _sheet({"update": tiles}, columns, f"{file.name}: what the server sees")
+    return draw_tiles(rows, columns, f"{model}: what the server sees, PSNR{settings}")
 
 
 def _to_json(finding: Finding) -> dict[str, Any]:
     """A finding in results.json."""
     place = {"picture": finding.picture, "defence": finding.defence} if finding.picture else {}
+    place |= {"update": finding.update} if finding.update else {}
     verdict = finding.verdict
     judged = {} if verdict is None else {"outcome": verdict.outcome, "verdict": verdict.sentence}
     return {**place, **finding.to_dict(), **judged}
@@ -113,7 +94,7 @@ def _column(attack: Attack) -> str:
     return f"{attack.NAME} (modified network)" if hasattr(attack, "network") else attack.NAME
 
 
-def _tile(finding: Finding, caption: str) -> Tile:
+def tile_of(finding: Finding, caption: str) -> Tile:
     """The (first) reconstruction with its caption, or the reason why there is none."""
     return (f"refused: {finding.refused}", "") if finding.pictures is None else (finding.pictures[0], caption)
 
@@ -126,7 +107,7 @@ def _decibels(finding: Finding) -> str:
     return " · ".join(f"({setting}) {value:.1f}" for setting, value in psnr) + " dB"
 
 
-def _sheet(rows: dict[str, list[Tile]], columns: list[str], title: str) -> Image.Image:
+def draw_tiles(rows: dict[str, list[Tile]], columns: list[str], title: str) -> Image.Image:
     pictures = {name: [picture for picture, _ in tiles] for name, tiles in rows.items()}
     captions = {name: [caption for _, caption in tiles] for name, tiles in rows.items()}
     return contact_sheet(pictures, columns, title=title, captions=captions, least=MIN_TILE)

@@ -133,32 +133,41 @@ def attack_update(
     """One finding per attack, then the conclusion; `watch` is called with each finding as soon as it is there."""
     findings = Findings()
     for attack in attacks:
-        finding = _nothing_to_attack(attack) if target.is_empty else _try_both_signs(attack, target, effort)
+        finding = try_update(attack, target, (), effort)
         watch(finding)
         findings.append(finding)
     findings.conclusion = conclude(findings, target.gaps)
     return findings
 
 
-def _nothing_to_attack(attack: Attack) -> Finding:
-    reason = "the update holds nothing of the public model but adapters"
-    return Finding(attack.NAME, None, reason, verdict=Verdict("refused", "refused", f"refuses: {reason}"))
+def try_update(
+    attack: Attack, target: OpenUpdate, others: Sequence[OpenUpdate] = (), effort: Effort | None = None
+) -> Finding:
+    """The finding on the update, or on its negative if only that is explained: w_after − w_before is one.
 
+    `others`: further updates that the server has, for attacks on several of them.
+    """
+    if target.is_empty:
+        reason = "the update holds nothing of the public model but adapters"
+        return Finding(attack.NAME, None, reason, verdict=Verdict("refused", "refused", f"refuses: {reason}"))
 
-def _try_both_signs(attack: Attack, target: OpenUpdate, effort: Effort | None) -> Finding:
-    """The finding on the update, or on its negative if only that is explained: w_after − w_before is one."""
+    def attempt(change: Callable[[Update], Update]) -> Finding:
+        rest = [(other.network, change(other.update)) for other in others]
+        known = all(one.weights_known for one in (target, *others))
+        update = change(target.update)
+        return try_attack(attack, target.network, update, target.prior, effort, weights_known=known, others=rest)
 
-    def attempt(update: Update) -> Finding:
-        return try_attack(attack, target.network, update, target.prior, effort, weights_known=target.weights_known)
-
-    finding = attempt(target.update)
+    finding = attempt(lambda update: update)
     if target.update.info.kind == "fedavg" or finding.refused or explains_update(finding):
         return finding
-    negative = {name: -tensor for name, tensor in target.update.tensors.items()}
-    other = attempt(replace(target.update, tensors=negative))
+    other = attempt(_negative)
     if not explains_update(other):
         return finding
     return replace(other, details={**other.details, "sign": "opposite to the stated one"})
+
+
+def _negative(update: Update) -> Update:
+    return replace(update, tensors={name: -tensor for name, tensor in update.tensors.items()})
 
 
 def _tensors(source: Weights, what: str) -> dict[str, Tensor]:

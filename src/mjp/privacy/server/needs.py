@@ -66,7 +66,7 @@ NEEDS = {
     ),
     "rounds": Need(
         lambda view: bool(view.others),
-        "there is only one update",
+        "there is only one update of this picture",
         "it compares updates of several rounds",
     ),
     "mlp": Need(

@@ -13,7 +13,7 @@ POSITIONAL = {
     "eval": "models",
     "study": "models",
     "attack": "pictures",
-    "attack-update": "file",
+    "attack-update": "files",
     "aladin eval": "models",
 }
 
