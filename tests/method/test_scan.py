@@ -41,7 +41,7 @@ SAMPLE = {
     "qwen3_vit_88m_merge": ("refused", "its projector joins neighbouring patches"),
     "qwen3_vit_88m_enc": ("refused", "it gives tokens to a language model and no logits"),
     "crossvit_9_240": ("refused", "absolute positions (pos_embed_0), and it sees pictures on two grids"),
-    "convit_tiny": ("refused", "its gated attention mixes them with content"),
+    "convit_tiny": ("refused", "its heads add attention by place alone"),
     "swinv2_cr_tiny_224": ("refused", "its windows see which patches are neighbours"),
     "tnt_s_legacy_patch16_224": ("refused", f"absolute positions (patch_pos), {CONVOLUTIONS}"),
     "nest_tiny": ("refused", f"absolute positions (pos_embed), {CONVOLUTIONS}"),
@@ -54,7 +54,7 @@ SAMPLE = {
     "botnet26t_256": ("refused", "relative position biases"),
     "resnet50_clip": ("refused", "absolute positions (pos_embed)"),
     "twins_svt_small": ("refused", "convolutions that encode positions (pos_block)"),
-    "gemma4_vit_167m": ("refused", "how Gemma4VitClassifier uses them is not known"),
+    "gemma4_vit_167m": ("refused", "inside its own layers, for which there is no adapter"),
 }
 
 

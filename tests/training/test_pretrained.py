@@ -142,6 +142,22 @@ def test_other_families_with_a_table_follow_the_size_with_all_that_mjp_added(nam
     assert added.keys() <= report.loaded
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about how timm resamples biases
+@pytest.mark.parametrize(
+    ("name", "changes"), [("beit_base_patch16_224", {}), ("vit_relpos_base_patch16_cls_224", {"rel_pos_type": "bias"})]
+)
+def test_relative_biases_follow_the_size(name: str, changes: Any) -> None:
+    source = timm.create_model(name, img_size=32, **SIZES, **changes)
+    network = timm.create_model(name, img_size=64, **SIZES, **changes)
+    weights = dict(source.state_dict())
+    constant = {key: torch.full_like(tensor, 3.0) for key, tensor in weights.items() if key.endswith("bias_table")}
+    report = load_into_timm(network, "file", {**weights, **constant})
+    assert f"{len(constant)} tables of relative biases resampled" in report.lines()
+    for key in constant:
+        table = network.state_dict()[key]
+        torch.testing.assert_close(table, torch.full_like(table, 3.0))
+
+
 @pytest.mark.parametrize("size", [16, 32])
 def test_the_unknown_position_starts_at_the_mean_of_the_loaded_table(tmp_path: Path, size: int) -> None:
     source = vit()

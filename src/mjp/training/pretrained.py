@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from timm.layers import resample_abs_pos_embed
-from timm.models import Cait
-from torch import Tensor
+from timm.layers import RelPosBias, resample_abs_pos_embed, resize_rel_pos_bias_table
+from timm.models import Cait, VisionTransformerRelPos
+from torch import Tensor, nn
 
 from mjp.common.errors import InputError
 from mjp.common.runs.checkpoint import find_checkpoint
@@ -22,6 +22,7 @@ from mjp.models import create_timm, read_weights
 
 Grid = tuple[int, int]
 WRAPPER_NAMES = ("unknown", "index", "pos_embed", "rotation", "biases")  # of what MJP adds, beside the localizer
+BIASES = "relative_position_bias_table"
 MAX_NAMES = 6  # of layers in a message
 
 
@@ -35,6 +36,7 @@ class Loaded:
     unused: set[str] = field(default_factory=set)  # names in the file
     replaced: set[str] = field(default_factory=set)  # of `unused`: a head for another number of classes
     resampled: tuple[Grid, Grid] | None = None  # the grid of the file, the grid of the model
+    resampled_biases: int = 0  # tables of relative biases
 
     def lines(self) -> list[str]:
         """The report that a person reads."""
@@ -42,6 +44,8 @@ class Loaded:
         if self.resampled is not None:
             before, after = (f"{rows}×{columns}" for rows, columns in self.resampled)
             lines.append(f"position table resampled from {before} to {after}")
+        if self.resampled_biases:
+            lines.append(f"{self.resampled_biases} tables of relative biases resampled")
         if self.replaced:
             lines.append(f"replaced, for another number of classes: {_names(self.replaced)}")
         if self.new:
@@ -73,6 +77,8 @@ def load_into_timm(model: Any, source: str, weights: dict[str, Tensor]) -> Loade
     fitting = _fitted(model, {n: t for n, t in weights.items() if n not in report.replaced}, source)
     if "pos_embed" in fitting and _differs(weights, fitting, "pos_embed"):
         report.resampled = (_square_grid(weights["pos_embed"], model), tuple(model.patch_embed.grid_size))
+    biases = [name for name in fitting.keys() & weights.keys() if name.endswith(BIASES)]
+    report.resampled_biases = sum(_differs(weights, fitting, name) for name in biases)
     common = fitting.keys() & expected.keys()
     if not common - {"pos_embed"}:
         raise InputError(f"{source} holds no weights of this model: it has {_names(weights)}, not {_names(expected)}")
@@ -133,11 +139,23 @@ def _fitted(model: Any, weights: dict[str, Tensor], source: str) -> dict[str, Te
     except (RuntimeError, KeyError, AttributeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{source} belongs to another model: timm cannot convert its weights ({reason})") from error
+    # timm resamples the tables of its other families in their conversions
+    if isinstance(model, VisionTransformerRelPos):
+        fitting = {**fitting, **_resampled_biases(model, fitting)}
     if isinstance(model, Cait) and _differs(fitting, {"pos_embed": model.pos_embed}, "pos_embed"):
-        # timm resamples the tables of its other families in their conversions
         grid = list(cast(Any, model.patch_embed).grid_size)
         fitting = {**fitting, "pos_embed": resample_abs_pos_embed(fitting["pos_embed"], grid, num_prefix_tokens=0)}
     return fitting
+
+
+def _resampled_biases(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tables of relative biases, for the grid of the model."""
+    parts = {f"{name}.{BIASES}": part for name, part in model.named_modules() if isinstance(part, RelPosBias)}
+    return {
+        name: resize_rel_pos_bias_table(weights[name], part.window_size, tuple(part.relative_position_bias_table.shape))
+        for name, part in parts.items()
+        if name in weights
+    }
 
 
 def _belongs_to_wrapper(name: str, expected: dict[str, Tensor]) -> bool:

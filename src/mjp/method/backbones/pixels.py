@@ -28,9 +28,11 @@ from mjp.pictures.patches import image_grid
 
 ENCODERS = ("DeepseekVitEncoder", "Gemma4VitEncoder", "Qwen3VitEncoder")
 REASONS = {  # of models without overlapping convolutions, by class
-    "ConVit": "its gated attention mixes them with content in a way that no adapter hides",
+    "ConVit": "its heads add attention by place alone to attention by content, which no adapter hides",
     "CrossVit": "it sees pictures on two grids, one of a resized picture, whose patches cannot move together",
+    "Gemma4VitClassifier": "it makes both from coordinates inside its own layers, for which there is no adapter",
     "SwinTransformerV2Cr": "its windows see which patches are neighbours, so hiding them would not hide their order",
+    "VisionTransformerSAM": "its attention multiplies them by the queries, for which there is no adapter",
 }
 
 
@@ -122,7 +124,7 @@ def _why_not_hidden(model: nn.Module) -> str:
     if has_overlapping_convolution(model):
         return "and its convolutions look across patches, so hiding positions would not hide the order of patches"
     kind = type(model).__name__
-    return f"and {REASONS.get(kind, f'how {kind} uses them is not known: it needs its own adapter')}"
+    return f"and {REASONS.get(kind, f'there is no adapter for the way in which {kind} uses them')}"
 
 
 def _first_stride(model: Any) -> int:
