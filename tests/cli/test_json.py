@@ -16,11 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from aladin.gallery import make_gallery, make_model
 from mjp.aladin.search import push
-from mjp.aladin.search.web.server import Server
 from mjp.cli import demo
 from mjp.cli.aladin import COMMANDS as ALADIN
 from mjp.cli.main import COMMANDS, main
 from mjp.common.results import SCHEMA, read_results
+from mjp.common.web.server import Server
 from mjp.reproduce.outcomes import pack
 from segmentation.scenes import TINY_SWIN, write_scenes
 from training.runs import TINY_VIT, make_pictures

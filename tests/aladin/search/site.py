@@ -16,7 +16,7 @@ from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.web.app import make_app
 from mjp.aladin.search.web.parameters import Defaults
-from mjp.aladin.search.web.server import Server, make_server
+from mjp.common.web.server import Server, make_server
 from mjp.pictures.thumbnails import Thumbnails
 
 SCRIPT = "<img src=x onerror=document.title='gone'>.png"
@@ -52,9 +52,9 @@ def make_site(folder: Path, model: Aladin, *, count: int = 7, k: int = 5, rerank
 
 
 @contextmanager
-def running(site: Site, **settings: Any) -> Iterator[Server]:
-    """A real server in a thread."""
-    with make_server(site.searcher, Thumbnails(), site.defaults, **settings) as server:
+def running(site: Site, app: Any = None, **settings: Any) -> Iterator[Server]:
+    """A real server in a thread, of this site or of another application."""
+    with make_server(app or make_app(site.searcher, Thumbnails(), site.defaults), **settings) as server:
         thread = threading.Thread(target=server.run)
         thread.start()
         try:

@@ -13,9 +13,9 @@ import pytest
 
 from aladin.search.site import Site, make_site, running
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.search.web import server as module
-from mjp.aladin.search.web.server import Server, is_loopback
 from mjp.common.errors import InputError
+from mjp.common.web import server as module
+from mjp.common.web.server import Server, is_loopback
 
 TOKEN = "0123456789abcdef"
 
@@ -114,8 +114,7 @@ def test_a_slow_client_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch, c
         await send({"type": "http.response.body", "body": b""})
 
     monkeypatch.setattr(module, "TIMEOUT", 0.3)
-    monkeypatch.setattr(module, "make_app", lambda *_: big)
-    with running(site) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+    with running(site, app=big) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
         client.settimeout(5)
         client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n".encode())
         client.sendall(b"\r\n" if complete else b"")
@@ -189,6 +188,6 @@ def test_a_missing_package_is_named(
 ) -> None:
     from mjp.cli.main import main
 
-    monkeypatch.setitem(__import__("sys").modules, "mjp.aladin.search.web.server", None)
+    monkeypatch.setitem(__import__("sys").modules, "mjp.common.web.server", None)
     assert main(["aladin", "serve", str(indexed)]) == 2
     assert "mjp[serve]" in capsys.readouterr().err

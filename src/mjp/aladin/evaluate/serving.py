@@ -40,10 +40,10 @@ from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.web.app import make_app
-from mjp.aladin.search.web.guard import Guard
 from mjp.aladin.search.web.parameters import Defaults
 from mjp.common.progress import track
 from mjp.common.validate import whole
+from mjp.common.web.guard import Guard
 from mjp.pictures.landscape import landscape
 from mjp.pictures.tensors import to_image
 from mjp.pictures.thumbnails import Thumbnails

@@ -14,7 +14,7 @@ from mjp.pictures.thumbnail_files import ThumbnailFiles
 from mjp.pictures.thumbnails import Thumbnails
 
 if TYPE_CHECKING:
-    from mjp.aladin.search.web.server import Server
+    from mjp.common.web.server import Server
 
 
 @contextmanager
@@ -34,8 +34,9 @@ def serving(
 ) -> Iterator[tuple["Server", str]]:
     """A server that is listening, and the address to open."""
     try:
+        from mjp.aladin.search.web.app import make_app
         from mjp.aladin.search.web.parameters import MAX_K, Defaults
-        from mjp.aladin.search.web.server import check_token, make_server
+        from mjp.common.web.server import address_of, check_token, make_server
     except ImportError as error:
         raise InputError("the page needs Starlette and uvicorn: pip install 'mjp[serve]'") from error
     whole("-k", k, least=1, most=MAX_K)
@@ -45,6 +46,6 @@ def serving(
     searcher = open_index(index, model=model, engine=engine, max_pixels=max_pixels, device=device)
     files = ThumbnailFiles(thumbnail_folder(Path(index)), megabytes * 1_000_000) if megabytes else None
     thumbnails = Thumbnails(files, max_pixels=max_pixels)
-    with make_server(searcher, thumbnails, Defaults(k, rerank), host=host, port=port, token=token) as server:
-        name = "127.0.0.1" if host in ("0.0.0.0", "localhost") else f"[{host}]" if ":" in host else host
-        yield server, f"http://{name}:{server.port}/" + (f"?token={token}" if token else "")
+    app = make_app(searcher, thumbnails, Defaults(k, rerank))
+    with make_server(app, host=host, port=port, token=token) as server:
+        yield server, address_of(server, host=host, token=token)

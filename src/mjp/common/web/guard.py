@@ -2,6 +2,7 @@
 
 A request must name this machine: a foreign site that rebinds its own name to this address is turned away. Beyond
 loopback it must also carry the token, in a cookie that opening /?token=TOKEN sets, or as "Authorization: Bearer TOKEN".
+What changes something (any method but GET and HEAD) must come from a page of this server, if it comes from a browser.
 """
 
 from hmac import compare_digest
@@ -49,12 +50,14 @@ class Guard:
         headers = Headers(scope=scope)
         if not self._is_ours(headers.get("host", "").lower()):
             return PlainTextResponse("Misdirected request: this server only answers to its own name.\n", 421)
+        if scope["method"] not in ("GET", "HEAD") and not _is_same_origin(headers):
+            return PlainTextResponse("Refused: this request comes from another site.\n", 403)
         if self.token is None or self._knows(self.token, headers):
             return None
         sent = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and _same(sent, self.token):
             return _remembering(self.token)
-        text = "A token is needed: open the address that mjp aladin serve printed.\n"
+        text = "A token is needed: open the address that the command printed.\n"
         return PlainTextResponse(text, 401, headers={"WWW-Authenticate": "Bearer"})
 
     def _is_ours(self, host: str) -> bool:
@@ -80,6 +83,12 @@ def _remembering(token: str) -> Response:
     answer = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
     answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
     return answer
+
+
+def _is_same_origin(headers: Headers) -> bool:
+    """Browsers say where a request comes from; other programs need not."""
+    origin = headers.get("origin")
+    return origin is None or origin.lower() == f"http://{headers.get('host', '').lower()}"
 
 
 def _same(sent: str, token: str) -> bool:

@@ -14,13 +14,9 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mjp.aladin.search.searcher import PictureSearch
-from mjp.aladin.search.web.app import make_app
-from mjp.aladin.search.web.guard import Guard
-from mjp.aladin.search.web.parameters import Defaults
 from mjp.common.errors import InputError
 from mjp.common.validate import whole
-from mjp.pictures.thumbnails import Thumbnails
+from mjp.common.web.guard import Guard
 
 TIMEOUT = 20.0  # seconds
 MAX_PORT = 65535
@@ -47,22 +43,20 @@ class Server:
 
 
 @contextmanager
-def make_server(
-    searcher: PictureSearch,
-    thumbnails: Thumbnails,
-    defaults: Defaults,
-    *,
-    host: str = LOOPBACK,
-    port: int = 0,
-    token: str | None = None,
-) -> Iterator[Server]:
+def make_server(app: ASGIApp, *, host: str = LOOPBACK, port: int = 0, token: str | None = None) -> Iterator[Server]:
     """A server that is listening; port 0 takes any free one. Beyond loopback a token is needed."""
     whole("--port", port, most=MAX_PORT)
     check_token(host, token)
     with listen(host, port) as listening:
         names = {"localhost", LOOPBACK, "[::1]"} if is_loopback(host) else {"localhost", socket.gethostname().lower()}
         guard = {"names": frozenset(names), "port": listening.getsockname()[1], "token": token}
-        yield Server(Guard(make_app(searcher, thumbnails, defaults), **guard), listening)
+        yield Server(Guard(app, **guard), listening)
+
+
+def address_of(server: Server, *, host: str = LOOPBACK, token: str | None = None) -> str:
+    """What a person opens in a browser."""
+    name = LOOPBACK if host in ("0.0.0.0", "localhost") else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{server.port}/" + (f"?token={token}" if token else "")
 
 
 def check_token(host: str, token: str | None) -> None:

@@ -5,6 +5,4 @@ api          answers as JSON
 pages        answers as HTML: templates/, page.css, page.js
 files        thumbnails, enlarged pictures, originals, drawn explanations
 app          which address gets which answer
-guard        who may ask: host names, token, headers
-server       the socket, and deadlines for slow clients
 """

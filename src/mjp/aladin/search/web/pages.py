@@ -1,11 +1,11 @@
 """Answers as HTML. The templates are compiled once; everything that people wrote is escaped."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,17 +26,25 @@ HERE = Path(__file__).parent
 PARAMETERS = ("q", "like", *FILTERS, "sort")  # what a search carries from page to page
 
 
+class View(NamedTuple):
+    """A page beside this one, where the search is part of something larger."""
+
+    title: str
+    address: str
+
+
 class Pages:
     """The functions behind / and /picture/, which run in threads."""
 
-    def __init__(self, searcher: PictureSearch, files: Files, defaults: Defaults) -> None:
+    def __init__(self, searcher: PictureSearch, files: Files, defaults: Defaults, views: Sequence[View]) -> None:
         self.searcher = searcher
         self.files = files
         self.defaults = defaults
+        self.views = views
 
     def results(self, http: HttpRequest) -> Response:
         parameters = http.query_params
-        values = self._common(parameters) | {"columns": [], "error": None, "notes": [], "newer": None, "older": None}
+        values = self._common(http) | {"columns": [], "error": None, "notes": [], "newer": None, "older": None}
         status = 200
         if values["asked"]:
             try:
@@ -49,7 +57,7 @@ class Pages:
     def picture(self, http: HttpRequest) -> Response:
         """One picture enlarged, where it is, and why it matches the query."""
         name, parameters = http.path_params["id"], http.query_params
-        values = self._common(parameters)
+        values = self._common(http)
         entry = self.searcher.entry(name)
         if entry is None:
             gone = {"columns": [], "error": "The index does not contain this picture any more.", "notes": []}
@@ -64,16 +72,18 @@ class Pages:
         values |= {"id": name, "words": words, "exists": bool(readable), "date": _day(entry.date)}
         values["name"] = printable((readable or entry.paths)[0].name)
         values["places"] = [
-            {"path": printable(path), "link": _in_folder(path, {"q": text} if text else {"like": name})}
+            {"path": printable(path), "link": root_of(http) + _in_folder(path, {"q": text} if text else {"like": name})}
             for path in entry.paths
         ]
         return _html("picture.html", values)
 
-    def _common(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+    def _common(self, http: HttpRequest) -> dict[str, Any]:
+        parameters = http.query_params
         carried = {name: parameters.get(name, "").strip() for name in PARAMETERS} | {"q": query_text(parameters)}
         like = self.searcher.entry(carried["like"]) if carried["like"] else None
         return {
             **{"version": __version__, "pictures": len(self.searcher)},
+            **{"root": root_of(http), "views": self.views},
             **{"script": asset("page.js")[0], "css": asset("page.css")[0]},
             **{"carried": carried, "link": urlencode({name: value for name, value in carried.items() if value})},
             **{"asked": bool(carried["q"] or carried["like"]), "cut": is_cut(parameters)},
@@ -133,6 +143,12 @@ def _day(nanoseconds: int) -> str:
 def _html(template: str, values: dict[str, Any], status: int = 200) -> Response:
     body = _templates().get_template(template).render(values)
     return HTMLResponse(body, status, headers={"Cache-Control": "private, no-cache"})
+
+
+def root_of(http: HttpRequest) -> str:
+    """Where the search is mounted: empty, or as /search."""
+    root: str = http.scope.get("root_path", "")
+    return root
 
 
 @cache
