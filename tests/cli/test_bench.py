@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mjp.bench import attacks
 from mjp.cli.main import main
 
 
@@ -36,3 +37,20 @@ def test_sweep_prints_its_cost_in_plain_passes(capsys: pytest.CaptureFixture[str
     figures = json.loads(capsys.readouterr().out)
     assert figures["sweep_ratios"] == 5
     assert figures["sweep_cost_ratio"] > 0
+
+
+def test_attacks_print_their_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On small models: those that people measure take a minute."""
+    for name in ("LARGE", "WIDE"):
+        monkeypatch.setattr(attacks, name, "mini-cifar10-plain")
+    monkeypatch.setattr(attacks, "RATIOS", (0.06, 0.09))
+    monkeypatch.setattr(attacks, "ATTACKS", ("subspace", "rounds"))
+    assert main(["bench", "attacks", "--json", "--repeats", "1"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert {"april_gelsd_ratio", "direct_seconds"} <= figures.keys()
+    assert figures["direct_vs_gelsd"] > 0
+    assert figures["direct_psnr"] > 60
+    assert set(figures["attack_seconds"]) == set(attacks.ATTACKS)
+    assert [int(number) for number in figures["lattice_seconds"]] == [2, 4]
+    assert all(value > 0 for value in (*figures["attack_seconds"].values(), *figures["lattice_seconds"].values()))
+    assert any("LAPACK's gelsd" in line for line in attacks.lines(figures))
