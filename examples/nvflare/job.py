@@ -20,9 +20,13 @@ def main(arguments: list[str] | None = None) -> Path:
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--limit", type=float, default=-1.0, help="withhold updates with a better match than this")
+    parser.add_argument("--timeout", type=int, default=600, help="seconds that a round waits for its sites")
+    parser.add_argument("--leak-log", default="", help="folder: keep what the server was sent, for mjp attack-update")
     parser.add_argument("--out", type=Path, default=Path("out/nvflare"))
     options = parser.parse_args(arguments)
     out = options.out.resolve()
+    if len(f"{out} {options.model}".split()) > 2:
+        parser.error("--out and --model must not contain spaces: NVFlare splits the arguments of a script at them")
     (out / "results.json").unlink(missing_ok=True)  # a job that fails leaves no results
 
     training = f"--model {options.model} --defence {options.defence} --clients {options.clients} --keys {out / 'keys'}"
@@ -34,6 +38,7 @@ def main(arguments: list[str] | None = None) -> Path:
         },
         min_clients=options.clients,
         num_rounds=options.rounds,
+        task_timeout=options.timeout,
         train_script=str(Path(__file__).with_name("client.py")),
         train_args=training,
     )
@@ -41,7 +46,8 @@ def main(arguments: list[str] | None = None) -> Path:
     recipe.add_client_input_filter(KeepWeights(), tasks=["train"])
     recipe.add_client_output_filter(LeakAudit(**audit), tasks=["train"])
     recipe.add_server_output_filter(KeepWeights(), tasks=["train"])
-    recipe.add_server_input_filter(AuditLog(folder=str(out), model=options.model, defence=options.defence), ["train"])
+    log = AuditLog(folder=str(out), leak_log=options.leak_log, model=options.model, defence=options.defence)
+    recipe.add_server_input_filter(log, tasks=["train"])
     recipe.execute(SimEnv(num_clients=options.clients, num_threads=options.clients, workspace_root=str(out / "work")))
     finish_run(out, rounds=options.rounds)
     print(f"page  {out / 'report.html'}")

@@ -8,7 +8,11 @@ import torch
 from clients import pictures
 from federated.updates import LR, after, auditor, before, make_auditor, model
 from mjp.common.errors import InputError
+from mjp.common.secret_key import SecretKey
 from mjp.federated.auditor import LeakAuditor
+from mjp.federated.client import LocalClient
+from mjp.federated.data import client_share
+from mjp.models import find_model
 from mjp.privacy.metrics import psnr
 
 
@@ -86,3 +90,32 @@ def test_wrong_settings_are_refused_at_once() -> None:
         LeakAuditor(model(), attacks=("magic",))
     with pytest.raises(InputError, match="unknown defence"):
         LeakAuditor(model(), defence="hope")
+
+
+def test_what_is_claimed_does_not_get_the_shipped_model_past_a_limit() -> None:
+    subject = find_model("mini-cifar10-mjp")
+    share = client_share(0, 2, subject.size, alpha=0.5, least=8, most=8, seed=0)
+    client = LocalClient(subject, *share, defence="none", lr=0.01, key=SecretKey.simulated(1))
+    weights = {name: tensor.clone() for name, tensor in client.network.weights().items()}
+    sent = client.train(weights, 1)
+    guard = LeakAuditor(client.network, attacks=("direct",), limit=0.97, strict=True)
+    for claim in ({"steps": 5}, {"lr": 1e-5}):
+        assert guard.audit(weights, sent.weights, {**sent.info, **claim}).withheld
+
+
+@pytest.mark.parametrize("claim", [{"steps": 20, "lr": 1.0}, {"batch": 8, "steps": 20}, {"batch": 1000}])
+def test_what_is_claimed_about_an_update_does_not_get_it_past_a_limit(claim: dict[str, float]) -> None:
+    report = make_auditor(limit=0.97).audit(before(), after(), {"lr": LR, **claim})
+    assert (report.status, report.withheld) == ("exposed", True)
+
+
+def test_eight_pictures_pass_a_limit() -> None:
+    report = make_auditor(limit=0.97, strict=True).audit(before(), after(8), {"lr": LR, "batch": 8})
+    assert (report.status, report.withheld) == ("not recovered by any attack that ran", False)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "delta"])
+def test_a_limit_is_for_gradients_and_differences_too(kind: str) -> None:
+    sign = -1 if kind == "gradient" else 1
+    update = {name: sign * (tensor - before()[name]) for name, tensor in after().items()}
+    assert make_auditor(limit=0.97).audit(before(), update, {"kind": kind}).withheld

@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from federated.updates import LR, after, before, make_auditor, model
+from mjp.common.errors import InputError
 from mjp.common.results import read_results
+from mjp.common.runs.lock import hold_folder
 from mjp.federated.auditor import LeakAuditor
 from mjp.federated.journal import Journal
+from mjp.federated.settings import find_auditor
 from mjp.privacy import audit_update
 
 flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'mjp[flower]'")
@@ -83,10 +86,17 @@ def one_picture(message: Any, context: Any) -> Any:
 
 
 def start(
-    folder: Path, clients: dict[int, Answer], *, rounds: int = 1, config: dict[str, Any] | None = None, **options: Any
+    folder: Path,
+    clients: dict[int, Answer],
+    *,
+    rounds: int = 1,
+    config: dict[str, Any] | None = None,
+    strategy: Any = None,
+    **options: Any,
 ) -> Any:
     random.seed(0)
-    strategy = AuditedStrategy(FedAvg(fraction_evaluate=0.0), folder, settings={"model": "tiny"}, **options)
+    strategy = strategy or FedAvg(fraction_evaluate=0.0)
+    strategy = AuditedStrategy(strategy, folder, settings={"model": "tiny"}, **options)
     grid = OneProcess(clients, config)
     train_config = ConfigRecord({"lr": LR})
     accuracy = lambda number, arrays: MetricRecord({"accuracy": 0.1 * number})  # noqa: E731
@@ -172,9 +182,19 @@ def sends_nothing(message: Any, context: Any) -> Any:
     return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
 
+def sends_complex_numbers(message: Any, context: Any) -> Any:
+    return answer(message, {name: tensor.to(torch.complex64) for name, tensor in after().items()}, train_loss=1.0)
+
+
+def claims_to_be_everybody(message: Any, context: Any) -> Any:
+    return answer(message, after(), **{"num-examples": 1e308})
+
+
 @pytest.mark.parametrize(
     ("client", "fault"),
     [
+        (sends_complex_numbers, "holds numbers of type torch.complex64"),
+        (claims_to_be_everybody, "its metrics lack a positive number num-examples"),
         (fails, "the disk is on fire"),
         (sends_nan, "holds NaN"),
         (sends_another_model, "is missing"),
@@ -183,7 +203,7 @@ def sends_nothing(message: Any, context: Any) -> Any:
         (sends_nothing, "unreadable"),
         (lambda message, context: None, "no answer"),
     ],
-    ids=["dies", "nan", "another model", "half", "cut", "empty", "late"],
+    ids=["complex", "heavy", "dies", "nan", "another model", "half", "cut", "empty", "late"],
 )
 @pytest.mark.parametrize("with_mod", [True, False])
 def test_a_faulty_client_costs_nobody_else_the_round(
@@ -225,3 +245,114 @@ def test_weights_go_through_records_unchanged() -> None:
     again = tensors_of(RecordDict({"arrays": arrays_of(weights)}))
     assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
     assert isinstance(arrays_of(weights), ArrayRecord)
+
+
+def other_records(message: Any, **metrics: Any) -> Any:
+    """Right weights, under names and beside records of the client's own."""
+    content = {
+        "weights": arrays_of(after()),
+        "numbers": MetricRecord({"num-examples": 1, **metrics}),
+        "more": MetricRecord({"x": 1.0}),
+        "note": ConfigRecord({"lr": "fast", "batch": b"one"}),
+    }
+    return Message(RecordDict(content), reply_to=message)
+
+
+@pytest.mark.parametrize("losses", [[1.0], [1.0, 2.0, 3.0], 1.0], ids=["short", "long", "number"])
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_records_that_do_not_fit_together_stop_nobody(losses: Any, order: tuple[int, int], tmp_path: Path) -> None:
+    def odd(message: Any, context: Any) -> Any:
+        return other_records(message, losses=losses, leak_exposed=1.0, leak_match=math.nan)
+
+    def two_losses(message: Any, context: Any) -> Any:
+        return answer(message, after(), losses=[1.0, 2.0])
+
+    answers = dict(zip(order, (audited(two_losses), odd), strict=True))
+    start(tmp_path, answers, leak_log=tmp_path / "log")
+    assert [entry.fault for entry in entries(tmp_path).values()] == ["", ""]
+    assert len(list((tmp_path / "log" / "round-0001").glob("client-*.safetensors"))) == 2
+    assert read_results(tmp_path).body["scenarios"]["Flower"]["exposed"] == 2
+
+
+def test_what_a_client_says_about_its_update_may_be_nonsense(tmp_path: Path) -> None:
+    start(tmp_path, {1: audited(lambda message, context: other_records(message)), 2: audited(one_picture)})
+    assert [entries(tmp_path)[client].fault for client in "12"] == ["", ""]
+    assert entries(tmp_path)["1"].status == "not audited"
+
+
+def test_evaluations_that_do_not_fit_together_stop_nobody(tmp_path: Path) -> None:
+    def client(metrics: dict[str, float]) -> Answer:
+        app = ClientApp()
+        app.train()(one_picture)
+        app.evaluate()(lambda message, context: Message(RecordDict({"m": MetricRecord(metrics)}), reply_to=message))
+        return app
+
+    clients = {1: client({"num-examples": 1, "loss": 1.0}), 2: client({"num-examples": 1})}
+    start(tmp_path, clients, strategy=FedAvg())
+    assert read_results(tmp_path).body["scenarios"]["Flower"]["updates"] == 2
+
+
+def test_the_strategy_says_what_weighs_a_client(tmp_path: Path) -> None:
+    def client(message: Any, context: Any) -> Any:
+        content = {"arrays": arrays_of(after()), "metrics": MetricRecord({"pictures": 1})}
+        return Message(RecordDict(content), reply_to=message)
+
+    strategy = FedAvg(fraction_evaluate=0.0, weighted_by_key="pictures")
+    start(tmp_path, {1: client, 2: client}, strategy=strategy, leak_log=tmp_path / "log")
+    assert [entry.fault for entry in entries(tmp_path).values()] == ["", ""]
+
+
+def test_with_a_limit_wrong_settings_let_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mjp.federated.flower.mod.find_auditor", find_auditor)
+    with pytest.raises(RuntimeError, match="0 usable updates"):
+        start(tmp_path, dict.fromkeys((1, 2), audited(one_picture, limit=0.97, model="no such model")))
+    assert all("withheld" in entry.fault for entry in entries(tmp_path).values())
+
+
+def test_details_that_cannot_be_written_do_not_cost_the_round(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    config = {"leak-audit.details": str(tmp_path / "file")}
+    start(tmp_path / "out", {1: audited(one_picture), 2: audited(one_picture)}, config=config)
+    assert {entry.status for entry in entries(tmp_path / "out").values()} == {"exposed"}
+
+
+def test_a_leak_log_that_cannot_be_written_does_not_cost_the_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("mjp.federated.leak_log.save_file", full)
+    start(tmp_path, {1: audited(one_picture), 2: audited(one_picture)}, leak_log=tmp_path / "log")
+    assert [entry.fault for entry in entries(tmp_path).values()] == ["", ""]
+
+
+def test_a_complete_run_is_not_trained_again_and_returns_its_weights(tmp_path: Path) -> None:
+    clients: dict[int, Answer] = {1: one_picture, 2: one_picture}
+    first = start(tmp_path, clients)
+    again = start(tmp_path, clients)
+    assert len(Journal.open(tmp_path / "server").entries) == 2
+    tensors = again.arrays.to_torch_state_dict()
+    assert tensors
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in first.arrays.to_torch_state_dict().items())
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
+    Journal(tmp_path / "server", {"engine": "Flower", "model": "tiny"}).close_round(1, {"fc": torch.zeros(2)}, [])
+    with pytest.raises(InputError, match="a run of another model"):
+        start(tmp_path, {1: one_picture, 2: one_picture}, rounds=2)
+
+
+def test_two_servers_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    with hold_folder(tmp_path) as free:
+        assert free
+        with pytest.raises(InputError, match="another server works in"):
+            start(tmp_path, {1: one_picture, 2: one_picture})
+
+
+def test_a_round_that_failed_is_repeated_and_counts_once(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="0 usable updates"):
+        start(tmp_path, {1: fails, 2: fails})
+    start(tmp_path, {1: one_picture, 2: one_picture})
+    scenario = read_results(tmp_path).body["scenarios"]["Flower"]
+    assert (scenario["updates"], scenario["faults"]) == (2, 0)

@@ -57,3 +57,19 @@ def test_a_round_in_one_line() -> None:
     line = round_line(1, entries)
     assert "1 of 1 audited updates exposed" in line
     assert "client b: no answer" in line
+
+
+def test_a_round_that_failed_once_counts_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {})
+    journal.add(Entry(round=1, client="a", fault="no answer"))
+    journal.close_round(1, {"w": torch.ones(1)}, [Entry(round=1, client="a", status="exposed")])
+    assert [entry.status for entry in Journal(tmp_path, {}).entries] == ["exposed"]
+
+
+def test_figures_that_are_not_finite_do_not_stop_the_server(tmp_path: Path) -> None:
+    nan = float("nan")
+    entry = entry_of_figures(1, "a", {"leak_exposed": 1.0, "leak_match": nan, "leak_match_direct": nan})
+    journal = Journal(tmp_path, {})
+    journal.add(entry)
+    assert Journal(tmp_path, {}).entries == [entry]
+    assert "best match 0.000" in round_line(1, [entry]) or not entry.attack

@@ -16,6 +16,7 @@ def test_an_attack_runs_on_what_was_kept(tmp_path: Path) -> None:
     log = LeakLog(tmp_path / "log")
     log.keep_weights(3, before())
     path = log.keep_update(3, "site-1", after(), INFO)
+    assert path is not None
     findings = audit_update(path.parent / "weights.safetensors", path, None, model(), attacks=["direct"])
     assert findings[0].verdict is not None
     assert findings[0].verdict.outcome == "explains"
@@ -38,6 +39,7 @@ def test_the_oldest_rounds_go_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", "ä" * 300, "."])
 def test_names_from_outside_stay_in_the_folder(name: str, tmp_path: Path) -> None:
     path = LeakLog(tmp_path).keep_update(1, name, after(), INFO)
+    assert path is not None
     assert path.resolve().parent == (tmp_path / "round-0001").resolve()
     assert len(file_name(name)) < 100
 
@@ -46,8 +48,38 @@ def test_what_is_not_known_can_be_stated_later(tmp_path: Path) -> None:
     log = LeakLog(tmp_path)
     log.keep_weights(1, before())
     path = log.keep_update(1, "a", after(), {"kind": "fedavg", "colour": "blue"})
+    assert path is not None
     with pytest.raises(InputError, match="needs the learning rate"):
         audit_update(path.with_name("weights.safetensors"), path, None, model(), attacks=["direct"])
     findings = audit_update(path.with_name("weights.safetensors"), path, INFO, model(), attacks=["direct"])
     assert findings[0].verdict is not None
     assert findings[0].verdict.outcome == "explains"
+
+
+def test_one_round_cannot_break_the_bound_either(tmp_path: Path) -> None:
+    update = after()
+    size = sum(tensor.numel() * tensor.element_size() for tensor in update.values())
+    log = LeakLog(tmp_path, max_megabytes=max(1.0, 2.5 * size / 1e6))
+    log.keep_weights(1, before())
+    fits = [log.keep_update(1, f"site-{k}", update, INFO) is not None for k in range(log.max_bytes // size + 2)]
+    assert fits[0]
+    assert not fits[-1]
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= log.max_bytes
+
+
+def test_updates_of_an_earlier_run_do_not_stay_beside_the_weights_of_another(tmp_path: Path) -> None:
+    log = LeakLog(tmp_path)
+    for number in (1, 2):
+        log.keep_weights(number, before())
+        log.keep_update(number, "a", after(), INFO)
+    log.keep_weights(2, before())  # the same run goes on
+    assert len(log.updates_of("a")) == 2
+    log.keep_weights(1, after())
+    assert log.updates_of("a") == []
+
+
+def test_what_a_client_states_may_be_anything(tmp_path: Path) -> None:
+    log = LeakLog(tmp_path)
+    path = log.keep_update(1, "a", after(), {**INFO, "batch": b"one", "defence": None})
+    assert path is not None
+    assert "batch" not in path.with_suffix(".json").read_text()

@@ -21,9 +21,10 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.app_common.app_event_type import AppEventType
 
-from mjp.federated.nvflare import AuditLog, KeepWeights, LeakAudit, finish_run
-from mjp.federated.nvflare.exchange import FIGURES
+from mjp.federated.nvflare import AuditLog, KeepWeights, LeakAudit, TolerantFedAvgRecipe, finish_run
+from mjp.federated.nvflare.exchange import FIGURES, amount
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +195,111 @@ def test_a_round_without_a_single_update_is_a_failed_run(tmp_path: Path) -> None
     with pytest.raises(InputError, match="in round 1 no client sent an update"):
         finish_run(tmp_path)
     assert not (tmp_path / "results.json").exists()
+
+
+def test_small_differences_in_half_precision_are_exposed() -> None:
+    """What leaves is the difference, with all its digits, not its sum with the weights."""
+    changes = {name: (1e-3 * tensor).half() for name, tensor in difference().items()}
+    for settings in ({}, {"limit": 0.97}):
+        result = leave(DataKind.WEIGHT_DIFF, changes, **settings)
+        withheld = result.get_return_code() != ReturnCode.OK
+        assert withheld or from_shareable(result).get_meta_prop(FIGURES)["leak_exposed"] == 1
+        assert withheld is bool(settings)
+
+
+def smuggle(how: str) -> Shareable:
+    if how == "behind an error":
+        shareable = message(DataKind.WEIGHTS, after())
+        shareable.set_return_code(ReturnCode.EXECUTION_EXCEPTION)
+    elif how == "as metrics":
+        shareable = message(DataKind.METRICS, after())
+    elif how == "in the meta":
+        shareable = message(DataKind.WEIGHTS, after(8), mjp={"lr": LR, "batch": 8}, extra=after()["model.pos_embed"])
+        from_shareable(shareable).get_meta_props()["extra"] = {n: t.numpy() for n, t in after().items()}
+    else:
+        shareable = message(DataKind.WEIGHTS, after(8), mjp={"lr": LR, "batch": 8})
+        shareable.set_header("note", after()["model.patch_embed.proj.weight"].numpy().tobytes())
+    return shareable
+
+
+@pytest.mark.parametrize("how", ["behind an error", "as metrics", "in the meta", "in a header"])
+def test_a_strict_site_lets_no_weights_out_by_another_way(how: str) -> None:
+    fl_ctx = context()
+    KeepWeights().process(message(DataKind.WEIGHTS, before()), fl_ctx)
+    result = LeakAudit(limit=0.97, strict=True).process(smuggle(how), fl_ctx)
+    assert result.get_return_code() != ReturnCode.OK
+    assert "DXO" not in result
+    assert amount(dict(result)) < 1000
+
+
+def test_what_the_job_claims_does_not_get_a_picture_past_the_site() -> None:
+    fl_ctx = context()
+    KeepWeights().process(message(DataKind.WEIGHTS, before()), fl_ctx)
+    claim = {"lr": 1e-7, "batch": 64, "steps": 50}
+    result = LeakAudit(limit=0.97, strict=True).process(message(DataKind.WEIGHTS, after(), mjp=claim), fl_ctx)
+    assert result.get_return_code() == ReturnCode.TASK_RESULT_FILTER_ERROR
+
+
+def server(folder: Path) -> tuple[AuditLog, FLContextManager]:
+    manager = FLContextManager(identity_name="server", job_id="job", public_stickers={}, private_stickers={})
+    return AuditLog(folder=str(folder), leak_log=str(folder / "log")), manager
+
+
+def of_peer(manager: FLContextManager, name: str) -> FLContext:
+    fl_ctx = manager.new_context()
+    peer = FLContext()
+    peer.set_prop(ReservedKey.IDENTITY_NAME, name, private=False, sticky=False)
+    fl_ctx.set_peer_context(peer)
+    return fl_ctx
+
+
+@pytest.mark.parametrize("kinds", [(DataKind.WEIGHTS, DataKind.WEIGHT_DIFF), (DataKind.WEIGHT_DIFF, DataKind.WEIGHTS)])
+def test_weights_and_differences_are_not_averaged_as_if_they_were_the_same(
+    kinds: tuple[str, str], tmp_path: Path
+) -> None:
+    """FedAvg takes the kind of the first result for that of all."""
+    log, manager = server(tmp_path)
+    KeepWeights().process(message(DataKind.WEIGHTS, before()), manager.new_context())
+    results = []
+    for number, kind in enumerate(kinds):
+        update = after() if kind == DataKind.WEIGHTS else difference()
+        results.append(from_shareable(log.process(message(kind, update), of_peer(manager, f"site-{number}"))))
+    assert [dxo.data_kind for dxo in results] == [kinds[0], kinds[0]]
+    for name, value in results[0].data.items():
+        assert abs(results[1].data[name] - value).max() < 1e-6
+    stated = [json.loads((tmp_path / f"log/round-0001/client-site-{k}.json").read_text())["kind"] for k in (0, 1)]
+    assert stated == ["fedavg" if kind == DataKind.WEIGHTS else "delta" for kind in kinds]
+
+
+def test_a_site_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    log, manager = server(tmp_path)
+    for name in ("site-1", "site-2"):
+        KeepWeights().process(message(DataKind.WEIGHTS, before()), of_peer(manager, name))
+    log.process(message(DataKind.WEIGHTS, after()), of_peer(manager, "site-1"))
+    log.handle_event(AppEventType.BEFORE_AGGREGATION, manager.new_context())
+    assert {entry.client: entry.fault for entry in log.journal.entries} == {"site-1": "", "site-2": "no answer"}
+
+
+def test_without_the_weights_that_went_out_nan_is_kept_out_all_the_same(tmp_path: Path) -> None:
+    log, manager = server(tmp_path)
+    nan = {name: tensor * math.nan for name, tensor in after().items()}
+    result = log.process(message(DataKind.WEIGHTS, nan), of_peer(manager, "site-1"))
+    assert result.get_return_code() == ReturnCode.EXECUTION_RESULT_ERROR
+
+
+def test_a_round_of_the_recipe_ends(tmp_path: Path) -> None:
+    """NVFlare's own controller waits for ever for a site that hangs; the job's config must say otherwise."""
+    (tmp_path / "client.py").write_text("")
+    recipe = TolerantFedAvgRecipe(
+        min_clients=2,
+        num_rounds=3,
+        task_timeout=7,
+        model={"class_path": "torch.nn.Linear", "args": {"in_features": 1, "out_features": 1}},
+        train_script=str(tmp_path / "client.py"),
+    )
+    recipe.export(str(tmp_path / "job"))
+    (config,) = tmp_path.glob("job/**/config_fed_server.json")
+    (workflow,) = json.loads(config.read_text())["workflows"]
+    assert workflow["path"] == "mjp.federated.nvflare.recipe.TimedFedAvg"
+    assert (workflow["args"]["task_timeout"], workflow["args"]["ignore_result_error"]) == (7, True)
+    assert (workflow["args"]["num_clients"], workflow["args"]["num_rounds"]) == (2, 3)

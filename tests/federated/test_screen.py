@@ -22,6 +22,7 @@ def test_the_same_model_passes() -> None:
         ({**SENT, "c": torch.zeros(1)}, "another model: c"),
         ({**SENT, "b": torch.zeros(4)}, r"another model: b has shape \(4,\)"),
         ({**SENT, "b": torch.tensor([0, math.nan, 0])}, "b holds NaN"),
+        ({**SENT, "b": torch.zeros(3, dtype=torch.complex64)}, "b holds numbers of type torch.complex64"),
         ({}, "a is missing and 1 more"),
     ],
 )

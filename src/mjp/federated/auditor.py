@@ -13,6 +13,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from mjp.common.errors import InputError, first_line
+from mjp.common.parameter_names import plain_name
 from mjp.common.validate import fraction
 from mjp.method.model import MJP
 from mjp.models import Subject, as_subject
@@ -79,7 +80,8 @@ class LeakAuditor:
         model: The model that client and server share: a timm or MJP module, or what `mjp attack-update --model` takes.
         defence: What the client does in training, as `mjp attack --defences` writes it.
         attacks: Names of attacks to try on every update.
-        limit: Withhold an update whose match is above this, and one that is exposed; None withholds nothing.
+        limit: Withhold an update whose match is above this, and one that is exposed; None withholds nothing. With a
+            limit every update is also attacked as one step on one picture, whatever is stated about it.
         strict: With a limit, withhold also what no attack covers and what cannot be audited.
         prior: The attacker's prior, or a folder of public pictures to measure it on; by default the embedded ones.
     """
@@ -125,7 +127,7 @@ class LeakAuditor:
         """
         began = time.perf_counter()
         try:
-            report = self._judge(self._attack(before, after, dict(info or {})))
+            report = self._report(before, after, dict(info or {}))
         except Exception as error:  # an audit must not end a training run, whatever is wrong with it
             return self.refuse(error, time.perf_counter() - began)
         return self._decided(report, time.perf_counter() - began)
@@ -134,6 +136,16 @@ class LeakAuditor:
         """The report on an update that cannot be audited, and why."""
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {first_line(error)}"
         return self._decided(LeakReport(status=NOT_AUDITED, sentence=reason, matches=self._nothing()), seconds)
+
+    def _report(self, before: Tensors, after: Tensors, stated: dict[str, Any]) -> LeakReport:
+        """With a limit, what is stated is a claim: more pictures, more steps or another rate hide a single picture."""
+        if self.limit is None:
+            return self._judge(self._attack(before, after, stated))
+        blunt = self._judge(self._attack(before, *_as_single_step(before, after, stated)))
+        single = max(stated.get("batch", self.defence.batch), stated.get("steps", 1)) == 1
+        if single or self._is_above(blunt):
+            return blunt
+        return self._judge(self._attack(before, after, stated))
 
     def _build(
         self, model: nn.Module | str, before: Tensors | None, size: tuple[int, int] | None
@@ -158,7 +170,7 @@ class LeakAuditor:
             "std": subject.std,
         }
         target = open_update(before, after, {**defaults, **stated}, network, prior=prior)
-        return attack_update(target, self.attacks)
+        return attack_update(target, self.attacks, both_signs=False)  # here it is known what is a change of what
 
     def _nothing(self) -> dict[str, float]:
         return {attack.NAME: 0.0 for attack in self.attacks}
@@ -176,8 +188,24 @@ class LeakAuditor:
             findings=tuple(findings),
         )
 
+    def _is_above(self, report: LeakReport) -> bool:
+        return self.limit is not None and (report.status == EXPOSED or report.match > self.limit)
+
     def _decided(self, report: LeakReport, seconds: float) -> LeakReport:
         uncertain = report.status in (NOT_COVERED, NOT_AUDITED)
-        above = self.limit is not None and (report.status == EXPOSED or report.match > self.limit)
-        withheld = above or (self.limit is not None and self.strict and uncertain)
+        withheld = self._is_above(report) or (self.limit is not None and self.strict and uncertain)
         return replace(report, withheld=withheld, seconds=seconds)
+
+
+def _as_single_step(
+    before: Tensors, after: Tensors, stated: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The same update as a change of the weights at an unknown rate, by one step on one picture."""
+    kind = stated.get("kind", "fedavg")
+    change = dict(after)
+    if kind == "gradient":
+        change = {name: -tensor for name, tensor in after.items()}
+    elif kind == "fedavg":
+        names = {plain_name(name): tensor for name, tensor in before.items()}
+        change = {name: tensor - names[plain_name(name)].to(tensor) for name, tensor in after.items()}
+    return change, {**stated, "kind": "delta", "batch": 1, "steps": 1, "lr": 0.0}

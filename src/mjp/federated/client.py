@@ -3,9 +3,12 @@
     client = LocalClient(subject, pictures, labels, defence="mjp:0.27+batch:8", lr=0.01, key=SecretKey.open(path))
     sent = client.train(weights, round_number=1)          sent.weights leave, sent.info is public
 
-The jigsaws, the noise and everything else that is random come from the key, never from a seed that others know.
+The jigsaws, the noise and everything else that is random come from the key, never from a seed that others know. They
+also depend on the weights that came: a server that asks for a round twice with other weights gets other noise, or it
+would cancel out.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -70,6 +73,7 @@ class LocalClient:
         parameters = dict(self.network.named_parameters())
         numbers = self.numbers(round_number)
         batch = self.defence.batch
+        question = _digest(weights)
         for step in range(self.steps):
             part = numbers[step * batch : (step + 1) * batch]
             update, _ = make_update(
@@ -77,7 +81,7 @@ class LocalClient:
                 self.images[part],
                 self.labels[part],
                 self.one_step,
-                generator=self.key.generator("local step", round_number, step),
+                generator=self.key.generator("local step", round_number, question, step),
                 key=self.key,
                 mean=self.subject.mean,
                 std=self.subject.std,
@@ -105,6 +109,15 @@ class LocalClient:
             "std": self.subject.std,
             "localize_weight": 0.0 if self.network.localizer is None else self.network.config.localize_weight,
         }
+
+
+def _digest(weights: Mapping[str, Tensor]) -> bytes:
+    """The same for the same weights."""
+    content = hashlib.sha256()
+    for name in sorted(weights, key=plain_name):
+        content.update(plain_name(name).encode() + b"\0")
+        content.update(weights[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return content.digest()
 
 
 def load_weights(network: Any, weights: Mapping[str, Tensor]) -> None:

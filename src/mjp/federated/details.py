@@ -14,8 +14,19 @@ from mjp.privacy.examine.conclusion import EXPOSED
 MAX_PICTURES = 100  # files in the folder; later reconstructions are not drawn
 
 
-def keep_details(folder: Path, report: LeakReport, *, client: str, round_number: int) -> None:
-    """Append to audit.jsonl; for an exposed update also draw the reconstructions."""
+def keep_details(folder: Path, report: LeakReport, *, client: str, round_number: int) -> str:
+    """Append to audit.jsonl; for an exposed update also draw the reconstructions.
+
+    Returns what went wrong, "" if nothing did: a full disk must not cost the round.
+    """
+    try:
+        _write(folder, report, client, round_number)
+    except OSError as error:
+        return f"details cannot be kept in {folder}: {error.strerror}"
+    return ""
+
+
+def _write(folder: Path, report: LeakReport, client: str, round_number: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # reconstructions are as private as the pictures
     line = {"round": round_number, "client": client, **asdict(replace(report, findings=()))}

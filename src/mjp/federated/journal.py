@@ -5,6 +5,7 @@ FOLDER/weights-0003.safetensors the global weights after the last finished round
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ class Entry:
 def entry_of_figures(round_number: int, client: str, figures: Mapping[str, float], *, fault: str = "") -> Entry:
     """An entry from the figures that came with an update (LeakReport.figures)."""
     numbers = {name.removeprefix(PREFIX): float(value) for name, value in figures.items() if name.startswith(PREFIX)}
+    numbers = {name[:80]: value if math.isfinite(value) else 0.0 for name, value in numbers.items()}
     if "exposed" not in numbers:
         return Entry(round=round_number, client=client, fault=fault)
     matches = {n.removeprefix("match_"): value for n, value in numbers.items() if n.startswith("match_")}
@@ -110,12 +112,15 @@ class Journal:
         return read_tensors(self._weights_path(self.rounds), advice=ADVICE) if self.rounds else None
 
     def close_round(self, number: int, weights: Mapping[str, Tensor], entries: Sequence[Entry]) -> None:
-        """Write a finished round down: first the weights, then the journal that names them."""
+        """Write a finished round down: first the weights, then the journal that names them.
+
+        What an earlier start, which failed in this round, left of it is replaced.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
         write_atomically(self._weights_path(number), lambda path: save_file(tensors, path))
         previous, self.rounds = self.rounds, number
-        self.entries += entries
+        self.entries = [entry for entry in self.entries if entry.round < number] + list(entries)
         self._write()
         if previous != number:
             self._weights_path(previous).unlink(missing_ok=True)

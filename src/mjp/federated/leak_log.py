@@ -7,10 +7,11 @@
 `mjp attack-update LOG/round-0001/CLIENT.safetensors --model NAME` is the auditor's view of one update, at the weights
 beside it, and `mjp attack-update LOG --model NAME` of all of them. The log holds what can be turned into pictures:
 whoever can read it can try. It is off unless a folder is named, only its owner can enter it, and it never grows beyond
-its bound: the oldest round goes first.
+its bound: the oldest round goes first, and of a round that is larger than the bound the last updates are not kept.
 """
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Mapping
@@ -18,12 +19,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from mjp.common.files import write_atomically
 from mjp.common.results import plain
 from mjp.common.validate import number
+from mjp.common.weights import read_tensors
 from mjp.privacy.examine.sources import WEIGHTS
 from mjp.privacy.info import UpdateInfo
 
@@ -45,23 +48,30 @@ class LeakLog:
         folder.chmod(0o700)
 
     def keep_weights(self, round_number: int, weights: Mapping[str, Tensor]) -> None:
-        """Keep what was sent out in a round."""
+        """Keep what was sent out in a round; what is there of a run with other weights in this round goes."""
+        path = self._round(round_number) / WEIGHTS
+        if path.is_file() and not _equal(read_tensors(path), weights):
+            for folder in self.rounds():
+                if folder.name >= path.parent.name:
+                    shutil.rmtree(folder)
         _save(self._round(round_number) / WEIGHTS, weights)
+        self._make_room(path)
 
     def keep_update(
         self, round_number: int, client: str, update: Mapping[str, Tensor], info: Mapping[str, Any]
-    ) -> Path:
+    ) -> Path | None:
         """Keep what a client sent, and what of an UpdateInfo is known about it; the oldest rounds make room.
 
-        Returns the file. What is not known can be stated later, in the options of `mjp attack-update`.
+        Returns the file, None if there is no room even so. What is not known can be stated later, in the options of
+        `mjp attack-update`.
         """
         path = self._round(round_number) / f"{file_name(client)}.safetensors"
         names = [field.name for field in fields(UpdateInfo)]
-        text = json.dumps(plain({name: info[name] for name in names if name in info}), indent=2) + "\n"
+        public = {name: info[name] for name in names if isinstance(info.get(name), int | float | str | list | tuple)}
+        text = json.dumps(plain(public), indent=2) + "\n"
         _save(path, update)
         write_atomically(path.with_suffix(".json"), lambda temporary: temporary.write_text(text))
-        self._make_room(round_number)
-        return path
+        return self._make_room(path)
 
     def rounds(self) -> list[Path]:
         """The folders of the rounds, oldest first."""
@@ -77,14 +87,25 @@ class LeakLog:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def _make_room(self, present: int) -> None:
-        """Remove the oldest rounds, never the present one."""
+    def _make_room(self, newest: Path) -> Path | None:
+        """Remove the oldest rounds, and if that is not enough the newest file; the file, None if it had to go."""
         sizes = {folder: _bytes_in(folder) for folder in self.rounds()}
-        for folder in [folder for folder in sizes if folder != self._round(present)]:
+        for folder in [folder for folder in sizes if folder != newest.parent]:
             if sum(sizes.values()) <= self.max_bytes:
-                return
+                return newest
             shutil.rmtree(folder)
             del sizes[folder]
+        if sum(sizes.values()) <= self.max_bytes:
+            return newest
+        logging.getLogger(__name__).warning("leak log: %s does not fit into %s", newest.name, self.folder)
+        newest.unlink()
+        newest.with_suffix(".json").unlink(missing_ok=True)
+        return None
+
+
+def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    names = first.keys()
+    return names == second.keys() and all(torch.equal(first[name], second[name].detach().cpu()) for name in names)
 
 
 def file_name(client: str) -> str:

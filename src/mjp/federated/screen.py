@@ -15,6 +15,8 @@ def fault_of(update: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> s
     for name, tensor in update.items():
         if tensor.shape != reference[name].shape:
             return f"of another model: {name[:80]} has shape {tuple(tensor.shape)}"
+        if reference[name].is_floating_point() and not tensor.is_floating_point():
+            return f"of another model: {name[:80]} holds numbers of type {tensor.dtype}"
         if not bool(torch.isfinite(tensor).all()):
             return f"{name[:80]} holds NaN or infinity"
     return ""

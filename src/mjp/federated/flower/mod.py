@@ -42,8 +42,8 @@ class LeakAudit:
         round_number = int(first_config(message.content).get("server-round", 0))
         client = str(context.node_config.get("partition-id", context.node_id))
         folder = str(context.node_config.get(NODE_FOLDER, settings.details))
-        if folder:
-            keep_details(Path(folder), report, client=client, round_number=round_number)
+        if folder and (reason := keep_details(Path(folder), report, client=client, round_number=round_number)):
+            log(WARNING, "leak audit: %s", reason)
         if report.withheld:
             reason = f"update withheld by the leak audit: {report.status}, match {report.match:.3f}"
             log(WARNING, reason)
@@ -55,19 +55,26 @@ class LeakAudit:
 def _audit(message: Any, reply: Any, settings: AuditSettings) -> LeakReport:
     try:
         auditor = find_auditor(settings)
-        before, after = tensors_of(message.content), tensors_of(reply.content)
-    except Exception as error:  # a wrong setting or record must not cost the round; the figures say what happened
+    except Exception as error:  # without a limit wrong settings do not cost the round, and the figures say so
         log(WARNING, "leak audit: %s", error)
-        names = [name.strip() for name in settings.attacks.split(",")]
+        matches = {name.strip(): 0.0 for name in settings.attacks.split(",")}
         sentence = f"{type(error).__name__}: {error}"
-        withheld = settings.limit >= 0 and settings.strict
-        matches = dict.fromkeys(names, 0.0)
-        return LeakReport(status=NOT_AUDITED, sentence=sentence, matches=matches, withheld=withheld)
+        return LeakReport(status=NOT_AUDITED, sentence=sentence, matches=matches, withheld=not settings.limit < 0)
+    try:
+        before, after = tensors_of(message.content), tensors_of(reply.content)
+        return auditor.audit(before, after, settings.info(_public(message, reply)))
+    except Exception as error:
+        log(WARNING, "leak audit: %s", error)
+        return auditor.refuse(error)
+
+
+def _public(message: Any, reply: Any) -> dict[str, Any]:
+    """What the messages say about the update."""
     config = first_config(message.content)
     public = {"batch": first_metrics(reply.content).get("num-examples"), "lr": config.get("lr")}
     for source in (config, first_config(reply.content)):
         public |= {name: source[name] for name in ("batch", "steps", "lr") if name in source}
-    return auditor.audit(before, after, settings.info(public))
+    return public
 
 
 def _add_figures(reply: Any, report: LeakReport) -> None:

@@ -1,9 +1,9 @@
 """Between Flower's records and tensors by parameter name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 
@@ -28,3 +28,29 @@ def first_metrics(records: Any) -> dict[str, Any]:
 def first_config(records: Any) -> dict[str, Any]:
     """The values of the first ConfigRecord, {} if there is none."""
     return dict(next(iter(records.config_records.values()), {}))
+
+
+def make_alike(replies: Sequence[Any]) -> None:
+    """Give replies the same records under the same names, as FedAvg wants it: a client with others must not stop it.
+
+    Of the metrics stay those that every client sent, as numbers or as lists of one length.
+    """
+    metrics = [first_metrics(reply.content) for reply in replies]
+    names = [
+        name
+        for name in metrics[0]
+        if all(name in one for one in metrics) and len({_shape(one[name]) for one in metrics}) == 1
+    ]
+    first = replies[0].content
+    arrays_key, metrics_key = next(iter(first.array_records)), next(iter(first.metric_records))
+    for reply, values in zip(replies, metrics, strict=True):
+        records = {
+            arrays_key: next(iter(reply.content.array_records.values())),
+            metrics_key: MetricRecord({name: values[name] for name in names}),
+        }
+        configs = {name: record for name, record in reply.content.config_records.items() if name not in records}
+        reply.content = RecordDict({**records, **configs})
+
+
+def _shape(value: Any) -> int | None:
+    return len(value) if isinstance(value, list) else None

@@ -8,13 +8,15 @@ from typing import Any
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
-from mjp.federated.flower.records import arrays_of, first_config, first_metrics, tensors_of
-from mjp.federated.journal import Entry, Journal, entry_of_figures
+from mjp.common.errors import InputError
+from mjp.common.runs.lock import hold_folder
+from mjp.federated.flower.records import arrays_of, first_config, first_metrics, make_alike, tensors_of
+from mjp.federated.journal import ADVICE, Entry, Journal, entry_of_figures
 from mjp.federated.leak_log import LeakLog
 from mjp.federated.screen import fault_of
 from mjp.federated.summary import finish, round_line
 
-WEIGHT = "num-examples"
+MAX_WEIGHT = 1e15  # pictures of a client: sums of larger numbers overflow, and the average would be zero
 
 
 class AuditedStrategy(Strategy):
@@ -22,7 +24,8 @@ class AuditedStrategy(Strategy):
 
     Every round it writes down what the clients' audits found, keeps replies out of the average that are not of this
     model or not finite, and saves the global weights: the same command continues a run that was killed. State that
-    the wrapped strategy itself keeps between rounds (momentum of FedAdam and the like) starts anew then.
+    the wrapped strategy itself keeps between rounds (momentum of FedAdam and the like) starts anew then. One server
+    at a time works in a folder; a run that is complete there is not trained again.
 
     Args:
         strategy: What aggregates.
@@ -30,7 +33,8 @@ class AuditedStrategy(Strategy):
         settings: Whatever describes the run; a folder with other settings is refused. `model` and `defence` are shown.
         leak_log: Keep the updates in this folder for `mjp attack-update`; None keeps nothing.
         max_megabytes: Bound of the leak log.
-        info: For the leak log, what is public about every update beside its numbers: `lr`, `batch`, `steps`, `size`, …
+        info: For the leak log, what is public about every update beside its numbers: `lr`, `batch`, `steps`, `size`, …;
+            it comes before what a client states about its own.
         min_updates: A round with fewer usable updates ends the run with an error.
     """
 
@@ -52,7 +56,8 @@ class AuditedStrategy(Strategy):
         self.log = None if leak_log is None else LeakLog(leak_log, max_megabytes=max_megabytes)
         self.info = info or {}
         self.min_updates = min_updates
-        self.offset = self.journal.rounds  # rounds of earlier starts
+        self.weight = str(getattr(strategy, "weighted_by_key", "num-examples"))  # the metric that weighs a client
+        self.offset = 0  # rounds of earlier starts
         self.sent: dict[str, Any] = {}
         self.asked: list[int] = []
 
@@ -67,16 +72,32 @@ class AuditedStrategy(Strategy):
         evaluate_fn: Callable[[int, Any], Any] | None = None,
     ) -> Any:
         """As Strategy.start, from the last finished round on; at the end results.json is there, after a failure not."""
-        (self.folder / "results.json").unlink(missing_ok=True)
-        weights = self.journal.weights()
-        if weights is not None:
-            log(INFO, "continuing after round %s, which an earlier start finished", self.offset)
-            initial_arrays = arrays_of(weights)
-        evaluate = None if evaluate_fn is None else self._noting(evaluate_fn)
-        left = max(0, num_rounds - self.offset)
-        result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, evaluate)
-        finish(self.folder, {self._name(): self.journal}, {**self.journal.settings, "rounds": num_rounds})
+        with hold_folder(self.folder) as free:
+            if not free:
+                raise InputError(f"another server works in {self.folder}: wait until it ends, or name another folder")
+            (self.folder / "results.json").unlink(missing_ok=True)
+            self.journal = Journal(self.journal.folder, self.journal.settings)  # as an earlier server left it
+            arrays = self._resume(initial_arrays, num_rounds)
+            evaluate = None if evaluate_fn is None else self._noting(evaluate_fn)
+            left = max(0, num_rounds - self.offset)
+            result = super().start(grid, arrays, left, timeout, train_config, evaluate_config, evaluate)
+            if not left:
+                result.arrays = arrays
+            finish(self.folder, {self._name(): self.journal}, {**self.journal.settings, "rounds": num_rounds})
         return result
+
+    def _resume(self, initial_arrays: Any, num_rounds: int) -> Any:
+        """The weights to begin with: those after the last finished round, if there is one."""
+        self.offset = self.journal.rounds
+        weights = self.journal.weights()
+        if weights is None:
+            return initial_arrays
+        if fault := fault_of(weights, dict(initial_arrays.to_torch_state_dict())):
+            raise InputError(f"{self.folder} holds a run of another model ({fault}): {ADVICE}")
+        log(INFO, "continuing after round %s, which an earlier start finished", self.offset)
+        if self.offset >= num_rounds:
+            log(WARNING, "all %s rounds are done, nothing is trained: name another folder for a new run", num_rounds)
+        return arrays_of(weights)
 
     def _name(self) -> str:
         return str(self.journal.settings.get("defence", "Flower"))
@@ -99,8 +120,7 @@ class AuditedStrategy(Strategy):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         number = server_round + self.offset
-        if self.log is not None:
-            self.log.keep_weights(number, self.sent)
+        self._keep(lambda log: log.keep_weights(number, self.sent))
         usable, entries = [], []
         answered = set()
         for reply in replies:
@@ -109,16 +129,31 @@ class AuditedStrategy(Strategy):
             entries.append(entry)
             if not entry.fault:
                 usable.append(reply)
-        late = [Entry(round=number, client=str(node), fault="no answer") for node in self.asked if node not in answered]
-        log(INFO, round_line(number, [*entries, *late]))
-        if len(usable) < self.min_updates:
-            self.journal.add(*entries, *late)
-            raise RuntimeError(f"round {number}: {len(usable)} usable updates, at least {self.min_updates} are needed")
-        _share_metrics(usable)
-        arrays, metrics = self.strategy.aggregate_train(number, usable)
+        entries += [Entry(round=number, client=str(n), fault="no answer") for n in self.asked if n not in answered]
+        log(INFO, round_line(number, entries))
+        try:
+            arrays, metrics = self._aggregate(number, usable)
+        except Exception:
+            self.journal.add(*entries)
+            raise
         after = self.sent if arrays is None else dict(arrays.to_torch_state_dict())
-        self.journal.close_round(number, after, [*entries, *late])
+        self.journal.close_round(number, after, entries)
         return arrays, metrics
+
+    def _aggregate(self, number: int, usable: list[Any]) -> tuple[Any, Any]:
+        if len(usable) < self.min_updates:
+            raise RuntimeError(f"round {number}: {len(usable)} usable updates, at least {self.min_updates} are needed")
+        make_alike(usable)
+        result: tuple[Any, Any] = self.strategy.aggregate_train(number, usable)
+        return result
+
+    def _keep(self, write: Callable[[LeakLog], object]) -> None:
+        """Write to the leak log, if there is one; a full disk must not end the training."""
+        try:
+            if self.log is not None:
+                write(self.log)
+        except Exception as error:
+            log(WARNING, "leak log: %s", error)
 
     def _examine(self, number: int, reply: Any) -> Entry:
         """The entry of a reply; anything wrong with it is its fault, not an exception."""
@@ -129,25 +164,30 @@ class AuditedStrategy(Strategy):
             metrics = first_metrics(reply.content)
             update = tensors_of(reply.content)
             fault = fault_of(update, self.sent)
-            if not fault and not _is_weight(metrics.get(WEIGHT)):
-                fault = f"its metrics lack a positive number {WEIGHT}"
+            if not fault and not _is_weight(metrics.get(self.weight)):
+                fault = f"its metrics lack a positive number {self.weight}"
             entry = entry_of_figures(number, client, metrics, fault=fault)
-            if self.log is not None and not fault:
-                self.log.keep_update(number, client, update, self._public(reply, metrics))
+            if not fault:
+                self._keep(lambda log: log.keep_update(number, client, update, self._public(reply, metrics)))
             return entry
         except Exception as error:
             log(WARNING, "reply of node %s: %s", client, error)
             return Entry(round=number, client=client, fault=f"unreadable ({type(error).__name__})")
 
     def _public(self, reply: Any, metrics: dict[str, Any]) -> dict[str, Any]:
-        stated = {"kind": "fedavg", "batch": int(metrics[WEIGHT]), **self.info, **first_config(reply.content)}
-        return {name: value for name, value in stated.items() if name != "optimizer"}
+        count = int(metrics.get("num-examples", 1))
+        return {"kind": "fedavg", "batch": count, **first_config(reply.content), **self.info}
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
         return self.strategy.configure_evaluate(server_round + self.offset, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
-        return self.strategy.aggregate_evaluate(server_round + self.offset, replies)
+        """The strategy's own; replies that do not fit together cost the figures of this round, not the run."""
+        try:
+            return self.strategy.aggregate_evaluate(server_round + self.offset, replies)
+        except Exception as error:
+            log(WARNING, "evaluation of round %s: %s", server_round + self.offset, error)
+            return None
 
     def summary(self) -> None:
         log(INFO, "\t├──> Leak audit: journal in %s", self.journal.folder)
@@ -155,14 +195,4 @@ class AuditedStrategy(Strategy):
 
 
 def _is_weight(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 < value < float("inf")
-
-
-def _share_metrics(replies: list[Any]) -> None:
-    """Leave only the metrics that all clients sent: a client without the mod must not stop FedAvg."""
-    names = [set(first_metrics(reply.content)) for reply in replies]
-    common = set.intersection(*names)
-    for reply in replies:
-        record = next(iter(reply.content.metric_records.values()))
-        for name in set(record) - common:
-            del record[name]
+    return isinstance(value, int | float) and 0 < value <= MAX_WEIGHT

@@ -8,12 +8,14 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import Filter
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
+from nvflare.app_common.app_event_type import AppEventType
+from torch import Tensor
 
 from mjp.common.errors import InputError
 from mjp.common.results import Results
 from mjp.federated.journal import Entry, Journal, entry_of_figures
 from mjp.federated.leak_log import LeakLog
-from mjp.federated.nvflare.exchange import FIGURES, META, SENT, Sent, read_dxo, weights_after
+from mjp.federated.nvflare.exchange import FIGURES, KINDS, META, SENT, Sent, change_kind, peer_of, read_dxo, tensors_of
 from mjp.federated.screen import fault_of
 from mjp.federated.summary import finish, lost_rounds
 
@@ -22,7 +24,8 @@ class AuditLog(Filter):
     """A filter of the server for the results that come in. KeepWeights must be among those of the data that go out.
 
     A result that is not of this model or not finite becomes a result with an error, which FedAvg leaves out as long
-    as enough others come. NVFlare keeps the model itself; a job that is started again begins a new journal.
+    as enough others come. FedAvg does not tell weights from differences: results become what the first one was.
+    NVFlare keeps the model itself; a job that is started again begins a new journal.
 
     Args:
         folder: For the journal; `finish_run(folder)` makes results.json of it, for `mjp report`.
@@ -43,41 +46,62 @@ class AuditLog(Filter):
         self.defence = defence
         self.journal = Journal(Path(folder) / "server", {"engine": "NVFlare", "model": model, "defence": defence})
         self.accuracies: dict[int, list[float]] = {}
+        self.kind = ""  # of the first update
         self.updates = LeakLog(Path(leak_log), max_megabytes=max_megabytes) if leak_log else None
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         if event_type == EventType.START_RUN:
             self.journal.reset()
             self.accuracies.clear()
+            self.kind = ""
+        elif event_type == AppEventType.BEFORE_AGGREGATION and isinstance(sent := fl_ctx.get_prop(SENT), Sent):
+            answered = {entry.client for entry in self.journal.entries if entry.round == sent.round}
+            late = [client for client in sent.clients if client not in answered]
+            self.journal.add(*(Entry(round=sent.round, client=client, fault="no answer") for client in late))
 
     def process(self, shareable: Any, fl_ctx: Any) -> Any:
-        peer = fl_ctx.get_peer_context()
-        client = str(peer.get_identity_name() if peer else "client")
+        client = peer_of(fl_ctx) or "client"
         sent = fl_ctx.get_prop(SENT)
         sent = sent if isinstance(sent, Sent) else Sent({}, 0)
         code = shareable.get_return_code(ReturnCode.OK)
         if code != ReturnCode.OK:
             self.journal.add(Entry(round=sent.round, client=client, fault=f"no update: {code}"))
             return shareable
-        entry = self._examine(read_dxo(shareable), sent, client)
+        dxo = read_dxo(shareable)
+        entry = self._examine(dxo, sent, client)
         self.journal.add(entry)
         self.log_info(fl_ctx, f"client {client}, round {entry.round}: {entry.fault or entry.status}")
-        return make_reply(ReturnCode.EXECUTION_RESULT_ERROR) if entry.fault else shareable
+        return make_reply(ReturnCode.EXECUTION_RESULT_ERROR) if entry.fault else dxo.update_shareable(shareable)
 
     def _examine(self, dxo: Any, sent: Sent, client: str) -> Entry:
         """The entry of a result; anything wrong with it is its fault, not an exception."""
         try:
-            after = weights_after(dxo, sent.weights)
-            fault = fault_of(after, sent.weights) if sent.weights else ""
+            if dxo.data_kind not in KINDS:
+                return Entry(round=sent.round, client=client, fault=f"neither weights nor differences: {dxo.data_kind}")
+            update = tensors_of(dxo.data)
+            fault = fault_of(update, sent.weights or update)
             self._note_accuracy(dxo, sent.round)
-            if self.updates is not None and not fault:
-                self.updates.keep_weights(sent.round, sent.weights)
-                public = dxo.get_meta_prop(META, {})
-                self.updates.keep_update(sent.round, client, after, {"kind": "fedavg", **public})
+            if not fault:
+                self._keep(dxo, update, sent, client)
+                self.kind = self.kind or dxo.data_kind
+                if dxo.data_kind != self.kind:
+                    change_kind(dxo, self.kind, sent.weights)
             figures = dxo.get_meta_prop(FIGURES, {})
             return entry_of_figures(sent.round, client, figures if isinstance(figures, dict) else {}, fault=fault)
         except Exception as error:
             return Entry(round=sent.round, client=client, fault=f"unreadable ({type(error).__name__})")
+
+    def _keep(self, dxo: Any, update: dict[str, Tensor], sent: Sent, client: str) -> None:
+        """Write to the leak log, if there is one; a full disk must not end the training."""
+        if self.updates is None:
+            return
+        public = dxo.get_meta_prop(META, {})
+        info = {**(public if isinstance(public, dict) else {}), "kind": KINDS[dxo.data_kind]}
+        try:
+            self.updates.keep_weights(sent.round, sent.weights)
+            self.updates.keep_update(sent.round, client, update, info)
+        except Exception as error:
+            self.logger.warning(f"leak log: {error}")
 
     def _note_accuracy(self, dxo: Any, number: int) -> None:
         """What clients measured of the global model before they trained it: the mean over the clients."""

@@ -129,11 +129,16 @@ def attack_update(
     *,
     effort: Effort | None = None,
     watch: Callable[[Finding], object] = lambda finding: None,
+    both_signs: bool = True,
 ) -> Findings:
-    """One finding per attack, then the conclusion; `watch` is called with each finding as soon as it is there."""
+    """One finding per attack, then the conclusion.
+
+    `watch` is called with each finding as soon as it is there. `both_signs`: whoever stated the update may have
+    mistaken its sign, so try the other one too.
+    """
     findings = Findings()
     for attack in attacks:
-        finding = try_update(attack, target, (), effort)
+        finding = try_update(attack, target, (), effort, both_signs=both_signs)
         watch(finding)
         findings.append(finding)
     findings.conclusion = conclude(findings, target.gaps)
@@ -141,7 +146,12 @@ def attack_update(
 
 
 def try_update(
-    attack: Attack, target: OpenUpdate, others: Sequence[OpenUpdate] = (), effort: Effort | None = None
+    attack: Attack,
+    target: OpenUpdate,
+    others: Sequence[OpenUpdate] = (),
+    effort: Effort | None = None,
+    *,
+    both_signs: bool = True,
 ) -> Finding:
     """The finding on the update, or on its negative if only that is explained: w_after − w_before is one.
 
@@ -158,7 +168,8 @@ def try_update(
         return try_attack(attack, target.network, update, target.prior, effort, weights_known=known, others=rest)
 
     finding = attempt(lambda update: update)
-    if target.update.info.kind == "fedavg" or finding.refused or explains_update(finding):
+    certain = not both_signs or target.update.info.kind == "fedavg"
+    if certain or finding.refused or explains_update(finding):
         return finding
     other = attempt(_negative)
     if not explains_update(other):
