@@ -20,10 +20,11 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from mjp.pictures.patches import patchify, unpatchify
-from mjp.privacy.attacks.lattice import MAX_OPEN, check_installed, find_cosets, to_levels
+from mjp.privacy.attacks.lattice import check_installed
 from mjp.privacy.attacks.subspace import OpenSystem
 from mjp.privacy.combination import parse
-from mjp.privacy.server.integers import nearest_points, reduce_lattice
+from mjp.privacy.server.cosets import MAX_OPEN, find_cosets
+from mjp.privacy.server.integers import nearest_points, reduce_lattice, to_levels, to_patches
 from mjp.privacy.server.linear import solve_open
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.puzzle_solver import solve
@@ -88,18 +89,11 @@ def patch_set(view: View, system: OpenSystem) -> tuple[Tensor, float]:
     basis = reduce_lattice(cosets.basis @ metric @ cosets.basis.T) @ cosets.basis
     target = patchify(view.prior.mean.double(), view.patch).mean(0, keepdim=True) * 255
     levels = nearest_points(cosets.points[:1], basis, metric, target, BEAM)[0]
-    patches = _normalised(view, levels[((levels >= 0) & (levels <= 255)).all(1)])
+    patches = to_patches(view, levels[((levels >= 0) & (levels <= 255)).all(1)])
     misfits, order = _misfit(view, patches).sort()
     count = len(view.table)
     gap = float(misfits[count] / misfits[count - 1]) if len(misfits) > count else 1.0
     return patches[order[:count]], gap
-
-
-def _normalised(view: View, levels: Tensor) -> Tensor:
-    """(n, P) grey levels → normalised patches."""
-    area = view.patch[0] * view.patch[1]
-    mean, std = (levels.new_tensor(values).repeat_interleave(area) for values in (view.info.mean, view.info.std))
-    return (levels / 255 - mean) / std
 
 
 def _misfit(view: View, patches: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from mjp.privacy.server.first_block import FirstBlock
 from mjp.privacy.server.linear import OpenSystem, PatchModes, conjugate_gradients, precision
 from mjp.privacy.server.view import View
 
-MAX_STEPS = 12  # of Gauss-Newton
+MAX_STEPS = 40  # of Gauss-Newton
 MAX_INNER = 30  # of conjugate gradients in each
 ENOUGH = 1e-2  # relative error of an inner problem
 TRUST = 0.3  # of the present misfit that counts as noise

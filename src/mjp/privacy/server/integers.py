@@ -17,7 +17,6 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from mjp.pictures.patches import patchify, unpatchify
 from mjp.privacy.server.view import View
 
 BITS = 30  # to which a real lattice basis is rounded, relative to its shortest entry
@@ -95,16 +94,34 @@ def extend(points: Tensor, origin: Tensor, free: Tensor, pixels: Tensor) -> tupl
     return whole, torch.where(error.amax(1) < MAX_ERROR, error.square().mean(1).sqrt(), torch.inf)
 
 
+def to_levels(view: View, patches: Tensor) -> Tensor:
+    """(..., N, P) normalised → grey levels, 0 … 255 for pictures."""
+    mean, std = _normalisation(view)
+    return (patches * std + mean) * 255
+
+
+def to_patches(view: View, levels: Tensor) -> Tensor:
+    """(..., N, P) grey levels → normalised."""
+    mean, std = _normalisation(view)
+    return (levels / 255 - mean) / std
+
+
+def _normalisation(view: View) -> tuple[Tensor, Tensor]:
+    """(P,) mean and deviation of every pixel of a patch."""
+    area = view.patch[0] * view.patch[1]
+    mean, std = (view.weight.new_tensor(values).repeat_interleave(area) for values in (view.info.mean, view.info.std))
+    return mean, std
+
+
 def snap(view: View, patches: Tensor) -> tuple[Tensor, Tensor]:
     """(N, P) normalised patches rounded to 8 bits where they are so near to whole grey levels that it is no chance.
 
     Also returns (N,) where that is.
     """
-    levels = patchify(view.picture(patches), view.patch) * 255
+    levels = to_levels(view, patches)
     whole = levels.round()
     near = (levels - whole).square().mean(1).sqrt() < MAX_TOLERANCE
-    rounded = view.patches(unpatchify(whole / 255, view.grid, view.patch))
-    return torch.where(near.unsqueeze(1), rounded, patches), near
+    return torch.where(near.unsqueeze(1), to_patches(view, whole), patches), near
 
 
 def choose_pixels(free: Tensor, count: int) -> Tensor:
