@@ -12,6 +12,9 @@ from mjp.privacy.client.victim import make_update
 from mjp.privacy.combination import parse
 from mjp.privacy.metrics import exact_patches, psnr
 from mjp.privacy.network import shared_network
+from mjp.privacy.server.choice import choose_points
+from mjp.privacy.server.cosets import Cosets
+from mjp.privacy.server.integers import to_levels
 from mjp.privacy.server.view import Refused, View
 
 DEFENCE = parse("mjp:0.25")
@@ -32,7 +35,7 @@ def view_of(number: int, *, offset: float = 0.0) -> tuple[View, torch.Tensor, to
 def test_most_unmasked_patches_are_exact_and_no_picture_is_worse_than_without(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lattice, "_behind_activations", lambda *_: None)  # integers alone
+    monkeypatch.setattr(lattice, "_activations", lambda *_: None)  # integers alone
     view, picture, mask = view_of(number)
     plain = subspace.run(view).pictures[0]
     found = lattice.run(view)
@@ -71,10 +74,10 @@ def test_noise_beyond_rounding_changes_nothing() -> None:
 
 def test_impossible_points_are_rejected() -> None:
     view, picture, _ = view_of(3)
-    answer = lattice.to_levels(view, view.patches(picture)).round() + 0.3
+    answer = to_levels(view, view.patches(picture)).round() + 0.3
     wild = answer.round() - 300  # integer, and below 0
-    cosets = lattice.Cosets(wild, wild[:0], torch.ones_like(view.mask), torch.zeros_like(view.mask))
-    levels, exact = lattice.choose_points(view, cosets, answer)
+    cosets = Cosets(wild, wild[:0], torch.ones_like(view.mask), torch.zeros_like(view.mask))
+    levels, exact = choose_points(view, cosets, answer)
     assert not exact.any()
     assert torch.equal(levels, answer)
 

@@ -1,18 +1,16 @@
 """Lattice attack: pixels are whole numbers. One picture of 8 bits.
 
-Where the activations of the first MLP solve what the closed forms leave open, the integer points nearest to that answer
-are taken. Otherwise:
-
 The closed forms leave every patch open in q real dimensions, x = a + z F (subspace: q = k − 1 for k masked patches;
 direct and span: rounding errors). In grey levels l = 255 (x·std + mean) is an integer vector, and
 
     Z^P ∩ (a + span F) = p + Λ,   Λ = Z^P ∩ span F, a lattice of rank q: integer combinations of masked differences
 
 so a handful of candidates is left where there was a continuum. Λ and a point p of every patch come from lattice
-reduction (server/integers.py); which point of p + Λ it is, the prior decides, given the neighbouring patches: the
-nearest points by the Gaussian prior, and of these the one with the smallest differences between neighbouring pixels,
-which in pictures are sparse. A patch counts as recovered only if all its pixels come out integer, within 0 … 255, and
-the prior does not expect a smaller error from the answer of the closed form, which the other patches keep.
+reduction (server/cosets.py). Which point of p + Λ it is, two things decide (server/choice.py): the prior, given the
+neighbouring patches, with small differences between neighbouring pixels, which in pictures are sparse; and the first
+LayerNorm (server/norm_check.py), where float32 leaves its span. A patch counts as recovered only if all its pixels come
+out integer, within 0 … 255, and the prior does not expect a smaller error from the answer of the closed form, which the
+other patches keep. In small networks the activations of the first MLP then solve for all patches together, from there.
 """
 
 from importlib.util import find_spec
@@ -35,6 +33,7 @@ NAME = "lattice"
 TITLE = "integer pixels (lattice reduction)"
 HELP = "subspace, direct or span, then uses that 8-bit pixels are whole numbers; needs mjp[lattice]"
 NEEDS = ("one", "projection")
+MAX_PATCHES = 100  # beyond, the joint steps on the activations take many minutes: that attack runs by itself
 TURNS = 3  # of the activations and the choice of points, each from the other's answer
 MAX_DISTANCE = 3.0  # levels (rms) between the answer of the activations and an integer point that it stands for
 
@@ -58,7 +57,9 @@ def _behind_subspace(view: View) -> Reconstruction:
     choice = choose_points(view, cosets, answer)
     details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}
     bend = _activations(view, system)
-    for _ in range(TURNS if bend else 0):
+    for _ in range(TURNS):
+        if bend is None:
+            break
         patches = bend.run(to_patches(view, choice.levels))
         if bend.unexplained(start) >= activations.MIN_GAIN * bend.unexplained(patches):
             patches, count = _solved(view, cosets, patches)
@@ -73,7 +74,8 @@ def _behind_subspace(view: View) -> Reconstruction:
 def _activations(view: View, system: OpenSystem) -> Bend | None:
     """The equations of the first MLP, if the update holds them and there is something left to solve."""
     present = all(ALL_NEEDS[name].present(view) for name in activations.NEEDS)
-    return Bend(view, system, view.mask) if present and len(system.free) else None
+    small = len(view.table) <= MAX_PATCHES
+    return Bend(view, system, view.mask) if present and small and len(system.free) else None
 
 
 def _solved(view: View, cosets: Cosets, patches: Tensor) -> tuple[Tensor, int]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mjp.privacy.server.integers import (
     MAX_TOLERANCE,
+    Reduced,
     choose_pixels,
     integer_basis,
     integer_points,
@@ -19,7 +20,9 @@ from mjp.privacy.server.view import View
 MIN_TOLERANCE = 0.03
 MIN_NOISE = 1e-4  # levels: with less, the metric of the reduction is singular in double precision
 DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
-EQUATIONS = (24, 80)  # pixels that enter the reduction beyond twice the open dimensions: first try, second try
+# pixels that enter the reduction beyond twice the open dimensions, and the noise that it assumes over that of a typical
+# patch: the span itself may be noisier than the patches
+ATTEMPTS = ((24, 2.0), (24, 10.0), (80, 2.0), (80, 10.0))
 MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
 
 
@@ -30,6 +33,21 @@ class Cosets(NamedTuple):
     basis: Tensor  # (q, P)
     solved: Tensor  # (N,) bool
     decoys: Tensor  # (N,) bool: masked patches are in the cosets of each other, so only their borders tell them apart
+    search: "Search | None" = None
+
+
+class Search(NamedTuple):
+    """The reduction that the points came from, to look for others where Λ is not known."""
+
+    reduced: Reduced
+    origin: Tensor  # (N, P) levels
+    rows: Tensor  # (q, P) orthonormal: span F in levels
+    tolerance: Tensor  # (N,)
+
+    def points_near(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, P) integer points that fit the equations, of those near a target, and (N,) where they do fit."""
+        points, error = integer_points(self.reduced, self.origin, self.rows, target, 1)
+        return points, error < self.tolerance
 
 
 def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
@@ -48,16 +66,17 @@ def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
     covariance = 255**2 * kronecker(view.prior.patch_covariances(view.patch))
     typical = float(noise.median())
     best = nothing
-    for more in EQUATIONS:
+    for more, factor in ATTEMPTS:
         pixels = choose_pixels(free, min(2 * count + more, len(scale)))
-        reduced = reduce_open(free, covariance, 2 * typical, pixels)
+        reduced = reduce_open(free, covariance, factor * typical, pixels)
         basis = integer_basis(reduced, free, float(tolerance.max()))
         # span F without its noise, if Λ is right: with a wrong one hardly a patch comes out integer
         spans = [free, torch.linalg.qr(basis.T)[0].T] if len(basis) == count else [free]
         for rows in spans:
-            points, error = integer_points(reduced, origin, rows, answer, 1)
+            search = Search(reduced, origin, rows, tolerance)
+            points, solved = search.points_near(answer)
             # part of Λ is no help: steps along it leave out those that belong to the truth
-            cosets = Cosets(points, basis[:0] if rows is free else basis, error < tolerance, view.mask)
+            cosets = Cosets(points, basis[:0] if rows is free else basis, solved, view.mask, search)
             if _worth(cosets) >= _worth(best):
                 best = cosets
         if len(best.basis) and bool(best.solved.all()):

@@ -4,8 +4,8 @@ The rows of [∂L/∂W_qkv, ∂L/∂b_qkv] span the normalised tokens, each with
 open along x = a + z F, and so is its centred token: but to normalise is to divide by its deviation, and only where that
 is right do the 1 and the token fit together. This is one more equation for every patch, which is not linear.
 
-How well it holds for the truth is known: noise e in the numbers of the gradient tilts direction k of the span by e / σ_k
-(σ: the singular values), so a token is off by e·(Σ_k (c_k / σ_k)²)^½ in every dimension, c its coordinates.
+How well it holds for the truth is known: noise e in the numbers of the gradient tilts direction k of the span by
+e / σ_k (σ: the singular values), so a token is off by e·(Σ_k (c_k / σ_k)²)^½ in every dimension, c its coordinates.
 """
 
 import torch
