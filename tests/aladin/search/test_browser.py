@@ -32,6 +32,10 @@ def load_all(browser: Browser) -> None:
     WebDriverWait(browser.driver, 60).until(lambda _: browser.ask(LOADED))
 
 
+def wait_for(browser: Browser, condition: str) -> None:
+    WebDriverWait(browser.driver, 60).until(lambda _: browser.ask(condition))
+
+
 def texts(browser: Browser, selector: str) -> list[str]:
     return browser.ask(f"Array.from(document.querySelectorAll({selector!r}), part => part.textContent.trim())")
 
@@ -62,8 +66,9 @@ def test_one_can_type_choose_and_go_back(browser: Browser, home: str) -> None:
     browser.open(f"{home}/", width=1000)
     assert browser.ask("document.activeElement.id") == "q"
     browser.driver.switch_to.active_element.send_keys("green ground\n")
-    assert browser.ask("document.querySelectorAll('.columns section').length") == 2
+    wait_for(browser, "document.querySelectorAll('.columns section').length == 2")
     browser.ask("document.querySelector('.card-link').click()")
+    wait_for(browser, "document.querySelectorAll('.whys strong').length == 2")
     load_all(browser)
     assert texts(browser, ".whys strong") == ["green", "ground"]
     assert browser.ask("document.querySelector('.large img').naturalWidth") == 384
