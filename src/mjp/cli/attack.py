@@ -32,6 +32,8 @@ class Options(AttackOptions):
     """What the client does before its update leaves; the defences are listed above."""
     label: int | None = None
     """Class of the pictures in the client's loss; default: the model's own prediction."""
+    rounds: int = 1
+    """How often the client sends an update of the same picture, for the attack rounds."""
     dtype: Literal["float32", "float64"] = "float32"
     """Precision of the client's gradients."""
     lpips: Path | None = None
@@ -78,6 +80,7 @@ def run(options: Options) -> "Results":
         defences=options.defences,
         attacks=options.attacks,
         label=options.label,
+        rounds=options.rounds,
         prior=options.prior,
         dtype=getattr(torch, options.dtype),
         lpips=lpips,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load, save, save_file
 from torch import Tensor, nn
 
 from mjp.common.errors import InputError, shorten
@@ -22,7 +22,7 @@ from mjp.common.files import write_atomically
 from mjp.common.parameter_names import plain_name
 from mjp.common.weights import DTYPES, EXTRA_STATE, read_tensors
 from mjp.privacy.arrays import from_list, plain_tensors
-from mjp.privacy.info import UpdateInfo, stated_info
+from mjp.privacy.info import UpdateInfo, check_stated, stated_info
 
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
 
@@ -35,10 +35,19 @@ class Update:
     def save(self, path: Path) -> None:
         """Write both files, each under a temporary name first; update.json comes second and completes the pair."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        tensors = self._plain_tensors()
         write_atomically(path, lambda temporary: save_file(tensors, temporary))
         text = json.dumps(asdict(self.info), indent=2) + "\n"
         write_atomically(path.with_suffix(".json"), lambda temporary: temporary.write_text(text))
+
+    def as_sent(self) -> "Update":
+        """What a server gets: the content of both files and nothing else that is in memory. No file is written."""
+        content = json.loads(json.dumps(asdict(self.info)))
+        info = UpdateInfo(**check_stated(content, source="the update"))
+        return Update(load(save(self._plain_tensors())), info)
+
+    def _plain_tensors(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
 
 
 def load_update(path: Path, **changes: Any) -> Update:

@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Protocol
 
 from mjp.common.errors import InputError
+from mjp.common.validate import whole
 
 if TYPE_CHECKING:
     from mjp.privacy.server.view import Reconstruction, View
@@ -77,3 +78,10 @@ def _module_strings(path: Path) -> dict[str, str]:
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)
     }
+
+
+def check_rounds(rounds: int, attacks: Sequence[str]) -> None:
+    """Several rounds are for the attack that combines them, and it needs them."""
+    whole("--rounds", rounds, least=1, most=100)
+    if (rounds > 1) != ("rounds" in attacks):
+        raise InputError("the attack rounds needs --rounds of 2 or more, and --rounds needs that attack")

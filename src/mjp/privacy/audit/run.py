@@ -37,7 +37,7 @@ from mjp.privacy.audit.table import table
 from mjp.privacy.audit.usefulness import measure, usefulness
 from mjp.privacy.audit.verdicts import verdict_lines, verdict_on
 from mjp.privacy.combination import parse
-from mjp.privacy.examine.federation import Federation
+from mjp.privacy.examine.federation import OTHERS, Federation
 from mjp.privacy.examine.pictures import examine
 from mjp.privacy.examine.subject import public_model
 from mjp.privacy.lpips import find_lpips
@@ -46,8 +46,6 @@ from mjp.privacy.samples import sample_pictures, spread_numbers
 from mjp.privacy.server.prior import Prior, fit_prior
 from mjp.privacy.server.public_pictures import PUBLIC, find_prior
 from mjp.privacy.server.view import Effort, server_seed
-
-OTHERS = 64  # pictures on which the model trains between two rounds
 
 
 @dataclass(frozen=True)

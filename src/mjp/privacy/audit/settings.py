@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from mjp.common.errors import InputError
 from mjp.common.validate import number, whole
+from mjp.privacy.attacks import check_rounds
 from mjp.privacy.combination import parse
 
 DEFENCES = (
@@ -67,9 +68,7 @@ class AuditSettings:
         if self.weights is not None and (self.pretrained or len(self.models) != 1):
             raise InputError("--weights are those of a single model, and not of --pretrained: name one model")
         whole("--accuracy", self.accuracy)
-        whole("--rounds", self.rounds, least=1, most=100)
-        if (self.rounds > 1) != ("rounds" in self.attacks):
-            raise InputError("the attack rounds needs --rounds of 2 or more, and --rounds needs that attack")
+        check_rounds(self.rounds, self.attacks)
         whole("--seed", self.seed, most=2**53)  # the number of a batch is added to it
         whole("--steps", self.steps, least=1)
         whole("--restarts", self.restarts)

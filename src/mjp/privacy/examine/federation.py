@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mjp.evaluation.batches import find_pictures
 from mjp.method.model import MJP
+from mjp.models import Subject
+from mjp.pictures.tensors import normalise
+from mjp.privacy.samples import sample_pictures, spread_numbers
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,16 @@ class Federation:
         return networks_of_rounds(network, self.images, self.labels, self.rounds, generator)
 
 
+def public_federation(rounds: int, subject: Subject) -> Federation:
+    """The other clients have embedded pictures."""
+    source = find_pictures("embedded")
+    pictures = sample_pictures(source, OTHERS, subject.size)
+    classes = int(getattr(subject.model.model, "num_classes", 1))
+    labels = torch.tensor([source.labels[number] for number in spread_numbers(len(source), OTHERS)]) % classes
+    return Federation(rounds, normalise(pictures, subject.mean, subject.std), labels)
+
+
+OTHERS = 64  # pictures on which the model trains between two rounds
 STEPS = 4  # of SGD between two rounds
 LR = 0.01
 BATCH = 4

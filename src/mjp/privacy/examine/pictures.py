@@ -1,14 +1,13 @@
 """Audit pictures: a client makes updates of them under defences, and attacks are scored against them.
 
-The client's side and the server's meet only in a file: an attack gets what was written and read again, and scores are
-computed afterwards.
+The client's side and the server's meet only in bytes: an attack gets what a file would hold, and scores are computed
+afterwards. Nothing is written to disk.
 """
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -19,10 +18,10 @@ from mjp.common.secret_key import SecretKey
 from mjp.method.model import MJP
 from mjp.models import Subject, as_subject, find_model
 from mjp.pictures.tensors import normalise
-from mjp.privacy.attacks import Attack, find_attacks
+from mjp.privacy.attacks import Attack, check_rounds, find_attacks
 from mjp.privacy.client.victim import Secret, make_update
 from mjp.privacy.combination import Combination, parse
-from mjp.privacy.examine.federation import Federation
+from mjp.privacy.examine.federation import Federation, public_federation
 from mjp.privacy.examine.finding import GUESS, Finding
 from mjp.privacy.examine.judge import Judge
 from mjp.privacy.examine.trial import try_attack
@@ -31,7 +30,7 @@ from mjp.privacy.network import as_mjp, shared_network
 from mjp.privacy.server.prior import Prior
 from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, server_seed
-from mjp.privacy.update import Update, load_update
+from mjp.privacy.update import Update
 
 ROUND = 1_000_003  # between the seeds of two rounds of a client; torch uses only 32 bits of a seed
 
@@ -44,6 +43,7 @@ def audit_pictures(
     defences: Sequence[str] = ("none",),
     attacks: Sequence[str] = ("direct", "span", "subspace", "activations", "lattice"),
     label: int | None = None,
+    rounds: int = 1,
     prior: Path | None = None,
     dtype: torch.dtype = torch.float32,
     lpips: Perceptual | None = None,
@@ -59,6 +59,8 @@ def audit_pictures(
         defences: What the client does before its update leaves, as in `mjp attack --defences`.
         attacks: Names of attacks.
         label: Class of the pictures in the client's loss; by default the model's own prediction.
+        rounds: How often the client takes part with the same picture, for attacks that combine updates (`rounds`). In
+            between the model learns from the embedded pictures, which stand for other clients'.
         prior: Folder of public pictures (with subfolders) on which the attacker's prior is measured; by default the
             embedded CIFAR-10 pictures.
         dtype: Precision of the client's gradients.
@@ -75,6 +77,9 @@ def audit_pictures(
     """
     subject = _subject(model, seed)
     setup = {"attacks": find_attacks(attacks), "seed": seed, "dtype": dtype, "lpips": lpips}
+    check_rounds(rounds, attacks)
+    if rounds > 1:
+        setup["federation"] = public_federation(rounds, subject)
     findings = []
     for finding in _examine_all(subject, pictures, defences, label, prior, setup):
         name = finding.picture if names is None else names[int(finding.picture)]
@@ -147,7 +152,7 @@ def examine(
             update, secret = make_update(
                 copy.deepcopy(target), images, labels, defence, generator=generator, key=key, **normalisation
             )
-            updates[kind] = (target, _through_a_file(update), secret)
+            updates[kind] = (target, update.as_sent(), secret)
         return updates[kind]
 
     for number, attack in enumerate(attacks):
@@ -189,7 +194,7 @@ def _later_updates(
             update, _ = make_update(
                 copy.deepcopy(model), images, labels, defence, generator=generator, key=key, **normalisation
             )
-            yield model, _through_a_file(update)
+            yield model, update.as_sent()
 
 
 def _until_exact(
@@ -207,14 +212,6 @@ def _until_exact(
         if scores and all(score.exact == 1 for score in scores):
             return replace(finding, details={**finding.details, "rounds_until_exact": count + 1})
     return replace(finding, details={**finding.details, "rounds_until_exact": None})
-
-
-def _through_a_file(update: Update) -> Update:
-    """Write and read it: an attack gets what a file can hold, whatever else is in memory."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "update.safetensors"
-        update.save(path)
-        return load_update(path)
 
 
 def _check(subject: Subject, pictures: Tensor) -> None:
