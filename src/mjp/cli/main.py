@@ -34,6 +34,7 @@ COMMANDS = {
     "jigsaw": ("mjp.cli.jigsaw", "see the jigsaw on a picture and measure the guarantees, in seconds"),
     "segment": ("mjp.cli.segment", "fine-tune UPerNet on a backbone and measure mIoU; killable and resumable"),
     "demo": ("mjp.cli.demo", "all of it on the two shipped models, in minutes, as one page"),
+    "app": ("mjp.cli.app", "one local page: drop a photograph, see its jigsaw and what a gradient gives away"),
     "bench": ("mjp.cli.bench", "measure what MJP costs on this machine"),
     "aladin": ("mjp.cli.aladin", "find pictures with words: train and evaluate retrieval models"),
 }

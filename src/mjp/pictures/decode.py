@@ -6,6 +6,7 @@ it has is read from its header before anything is decoded: a small file can hold
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -72,6 +73,19 @@ def decode_rgb(content: bytes) -> Image.Image:
     """The same for a picture in memory that this package has encoded itself."""
     with Image.open(BytesIO(content)) as file:
         return _as_rgb(file)
+
+
+def decode_upload(content: bytes, *, max_pixels: int | None = None) -> Image.Image:
+    """The picture in bytes that somebody sent, in RGB."""
+    limit = pixel_limit() if max_pixels is None else max_pixels
+    try:
+        with suppress(InputError):  # without the package such a picture is of no known kind
+            _register_heic()
+        with _header(BytesIO(content)) as file:
+            _check_size(file, limit)
+            return _as_rgb(file)
+    except Exception as error:  # decoders raise all kinds of exceptions over broken files
+        raise UnreadablePicture(f"this cannot be read as a picture: {_reason(error)}", _reason(error)) from error
 
 
 def first_readable(

@@ -31,8 +31,8 @@ def write_page(path: Path, folders: Sequence[Path], *, title: str) -> list[Run]:
     return runs
 
 
-def render(runs: Sequence[Run], *, title: str) -> str:
-    """The page, a pure function of what the runs hold."""
+def render(runs: Sequence[Run], *, title: str, views: Sequence[tuple[str, str, bool]] = ()) -> str:
+    """The page, a pure function of what the runs hold; `views`: title, address and whether it is this page."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,  # models and folders may have any name
@@ -47,7 +47,7 @@ def render(runs: Sequence[Run], *, title: str) -> str:
             name = section.__name__.rpartition(".")[2]
             sections.append({"name": name, "title": section.TITLE, "content": content})
     template = environment.get_template("template.html")
-    return template.render(title=title, sections=sections, version=__version__, css=Markup(page_css()))
+    return template.render(title=title, sections=sections, version=__version__, css=Markup(page_css()), views=views)
 
 
 def breakable(text: str) -> Markup:
