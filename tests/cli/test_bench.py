@@ -54,3 +54,9 @@ def test_attacks_print_their_seconds(capsys: pytest.CaptureFixture[str], monkeyp
     assert [int(number) for number in figures["lattice_seconds"]] == [2, 4]
     assert all(value > 0 for value in (*figures["attack_seconds"].values(), *figures["lattice_seconds"].values()))
     assert any("LAPACK's gelsd" in line for line in attacks.lines(figures))
+
+
+def test_the_page_prints_how_quickly_it_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "app", "--json", "--repeats", "1"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert min(figures[name] for name in ("slider_ms", "slider_busy_ms", "first_attack_seconds")) > 0

@@ -76,6 +76,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "aladin index": ((), INDEX[0].removeprefix("aladin index ")),
     "aladin search": (INDEX, "index sky --model al/model --out out/search"),
+    "app": ((), "--model tiny --no-browser --port 0"),
     "aladin serve": (INDEX, "index --model al/model --port 0"),
     "aladin duplicates": (INDEX, "index --threshold 0.9"),
     "aladin push": (INDEX, "index --to qdrant:http://localhost:6333/pictures"),

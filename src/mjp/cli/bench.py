@@ -6,6 +6,7 @@ benchmarks:
   sweep     a sweep over mask ratios relative to plain passes over the same pictures
   attacks   how exact and how quick the closed-form attacks are
   federated what the audit of an update adds to a local epoch of a federated client
+  app       how quickly the page of mjp app answers
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ from mjp.common.results import Results
 
 @dataclass
 class Options:
-    what: tyro.conf.Positional[Literal["core", "train", "sweep", "attacks", "federated"]] = "core"
+    what: tyro.conf.Positional[Literal["core", "train", "sweep", "attacks", "federated", "app"]] = "core"
     """What to measure."""
     repeats: int | None = None
-    """How often everything is measured; default: 40 for train, 5 for the others."""
+    """How often everything is measured; default: 40 for train, 20 for app, 5 for the others."""
     batch: int = 16
     """Pictures per training step of core; MJP's share shrinks as it grows."""
 
