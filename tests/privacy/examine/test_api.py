@@ -139,3 +139,13 @@ def test_a_module_is_audited_like_a_subject() -> None:
         assert (guess.attack, finding.attack) == ("guess", "direct")
         assert finding.pictures is not None
         assert psnr(shown[0].double(), finding.pictures[0].double()).item() > 60
+
+
+def test_several_rounds_make_a_picture_exact() -> None:
+    settings = {"defences": ["mjp:0.25"], "attacks": ["rounds"], "label": 4, "seed": 1}
+    _, finding = audit_pictures(subject(), pictures().float(), rounds=6, **settings)  # type: ignore[arg-type]
+    assert finding.scores["c"][0].exact == 1
+    assert 2 <= finding.details["rounds_until_exact"] <= 6
+    for rounds in (0, 1, 101):
+        with pytest.raises(InputError, match="rounds"):
+            audit_pictures(subject(), pictures().float(), rounds=rounds, **settings)  # type: ignore[arg-type]

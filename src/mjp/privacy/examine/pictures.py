@@ -78,8 +78,7 @@ def audit_pictures(
     subject = _subject(model, seed)
     setup = {"attacks": find_attacks(attacks), "seed": seed, "dtype": dtype, "lpips": lpips}
     check_rounds(rounds, attacks)
-    if rounds > 1:
-        setup["federation"] = public_federation(rounds, subject)
+    setup["federation"] = public_federation(rounds, subject) if rounds > 1 else None
     findings = []
     for finding in _examine_all(subject, pictures, defences, label, prior, setup):
         name = finding.picture if names is None else names[int(finding.picture)]
