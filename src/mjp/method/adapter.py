@@ -4,7 +4,9 @@ An adapter holds no weights and changes nothing in the model: it calls the model
 so that a plan which moves nothing gives timm's result bit for bit.
 """
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from timm.layers import resample_abs_pos_embed
@@ -14,6 +16,7 @@ from mjp.common.errors import InputError
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
 from mjp.method.positions import Positions
+from mjp.pictures.patches import image_grid
 
 DEFAULT_CELL = 16  # pixels: side of a jigsaw piece where the model has no patch of its own
 NO_POSITIONS = "it has no position embeddings to hide or localise"
@@ -64,12 +67,13 @@ class View:
         return getattr(self._module, name)
 
 
-class Adapter(Protocol):
+@dataclass(frozen=True)
+class Adapter(ABC):
     """A model family. Positions of any kind go through `forward_features`, which sees which slots are hidden.
 
     A family with a learned absolute table returns it from `stored_table` and `position_table`; localization and the
     study of positions read it there. Positions of other kinds (rotary, relative) are hidden in the blocks, by
-    `positions.mask`; a model that has no others returns None from both.
+    `positions.mask`. What is not answered here means a model without a table, rotations and relative biases.
     """
 
     handles: ClassVar[tuple[type[nn.Module], ...]]
@@ -78,25 +82,26 @@ class Adapter(Protocol):
     exchangeable: ClassVar[bool]
     """Whether nothing else in the model depends on the order of patches, once their positions are hidden."""
 
-    @property
-    def cell(self) -> tuple[int, int]:
-        """Height and width of a jigsaw piece in pixels."""
+    cell: tuple[int, int]
+    """Height and width of a jigsaw piece in pixels."""
 
-    @property
-    def tokens_per_cell(self) -> tuple[int, int]:
-        """Rows and columns of tokens of the position table in a jigsaw piece."""
+    tokens_per_cell: tuple[int, int] = (1, 1)
+    """Rows and columns of tokens of the position table in a jigsaw piece."""
 
     @classmethod
+    @abstractmethod
     def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
         """All the reasons why this model cannot carry this configuration; none if it can."""
 
     @classmethod
+    @abstractmethod
     def build(cls, model: Any, config: MJPConfig) -> "Adapter":
         """The adapter for a model without obstacles."""
 
     @classmethod
     def rotation_angles(cls, model: Any) -> int:
         """How many angles a rotation of a patch has, the same in every head and block; 0 without rotary positions."""
+        return 0
 
     @classmethod
     def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
@@ -104,29 +109,38 @@ class Adapter(Protocol):
 
         The three are those of `positions.hide_biases`. None without relative positions.
         """
+        return None
 
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         """Rows and columns of jigsaw pieces in (B, C, H, W) images; refuses sizes that the model cannot take."""
+        return image_grid(images, self.cell)
 
     def stored_table(self, model: Any) -> Tensor | None:
         """The model's own learned absolute table, (1, K + N, D) with the rows of prefix tokens first."""
+        return None
 
     def new_table(self, model: Any) -> Tensor:
         """What `ape=True` adds: an absolute table of zeros, (1, N, D), so that wrapping changes nothing."""
+        raise InputError(f"{type(model).__name__} takes no additional position embeddings: leave `ape` unset")
 
     def token_grid(self, model: Any) -> tuple[int, int] | None:
         """Rows and columns of the absolute position table at the model's own input size; None without a table."""
+        return None
 
     def position_table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None:
         """The absolute positions of the patches plus `extra`, (1, N, D), at a grid of pieces or the model's own."""
+        return None
 
+    @abstractmethod
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
         """What timm's `forward_features` gives, with the plan carried out and its positions hidden."""
 
+    @abstractmethod
     def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
         """Logits, and the pooled (B, F) features that the classifier sees."""
 
     @classmethod
+    @abstractmethod
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         """The result of `forward_features` by role; the adapter alone knows which tokens are patches."""
 
@@ -151,8 +165,3 @@ def channels_first(model: Any, feature_map: Tensor) -> Tensor:
 def resample_table(table: Tensor, new: tuple[int, int] | None, old: tuple[int, int]) -> Tensor:
     """timm's interpolation of a (1, N, D) table from one grid to another; the table itself if the grid stays."""
     return table if new is None else resample_abs_pos_embed(table, list(new), list(old), num_prefix_tokens=0)
-
-
-def no_table(model: Any) -> InputError:
-    """The refusal of `ape=True` by a family that has no use for it."""
-    return InputError(f"{type(model).__name__} takes no additional position embeddings: leave `ape` unset")

@@ -1,8 +1,8 @@
 """Model families: how a plan enters a timm model. One family is one file in this folder with
 
 ADAPTER     a class that answers the questions of mjp.method.adapter.Adapter
-EXAMPLE     timm's name and arguments of a small model for 32x32 pictures: tests/method/test_adapters.py checks all
-            promises of the protocol on it
+EXAMPLE     timm's name and arguments of a small model for 32x32 pictures: tests/method/test_adapters.py checks the
+            promises of adapters on it
 
 Nothing else has to be edited: families are found by the classes of models that they handle.
 """

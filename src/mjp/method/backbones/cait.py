@@ -42,10 +42,6 @@ class CaiT(ViT):
         normed: Tensor = model.norm(torch.cat([summary, patches], 1))
         return normed
 
-    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
-        pooled = model.forward_head(features, pre_logits=True)
-        return model.head(pooled), pooled
-
     @classmethod
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         return token_parts(features[:, 1:], features[:, :1], class_token=True)

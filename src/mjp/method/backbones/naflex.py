@@ -94,10 +94,6 @@ class NaFlex(ViT):
         normed: Tensor = model.norm(tokens)
         return normed
 
-    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
-        pooled = model.forward_head(features, pre_logits=True)
-        return model.head(pooled), pooled
-
     @classmethod
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         prefix = model.num_prefix_tokens

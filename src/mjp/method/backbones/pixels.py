@@ -12,11 +12,11 @@ from mjp.method.adapter import (
     JIGSAW_ALONE,
     JIGSAW_ONLY,
     NO_POSITIONS,
+    Adapter,
     Obstacle,
     TokenParts,
     channels_first,
     map_tokens,
-    no_table,
     token_parts,
 )
 from mjp.method.config import MJPConfig
@@ -24,7 +24,6 @@ from mjp.method.plan import Plan
 from mjp.method.position_parts import described, has_overlapping_convolution, position_parts
 from mjp.method.positions import Positions
 from mjp.method.shuffle import shuffle_image
-from mjp.pictures.patches import image_grid
 
 ENCODERS = ("DeepseekVitEncoder", "Gemma4VitEncoder", "Qwen3VitEncoder")
 REASONS = {  # of models without overlapping convolutions, by class
@@ -37,11 +36,9 @@ REASONS = {  # of models without overlapping convolutions, by class
 
 
 @dataclass(frozen=True)
-class Pixels:
+class Pixels(Adapter):
     """A model of which nothing is known but timm's interface."""
 
-    cell: tuple[int, int]
-    tokens_per_cell: ClassVar[tuple[int, int]] = (1, 1)
     handles: ClassVar[tuple[type[nn.Module], ...]] = (nn.Module,)
     exchangeable: ClassVar[bool] = False
 
@@ -70,29 +67,6 @@ class Pixels:
         stride = _first_stride(model)
         cell = config.cell or stride * math.ceil(DEFAULT_CELL / stride)
         return cls((cell, cell))
-
-    @classmethod
-    def rotation_angles(cls, model: Any) -> int:
-        return 0
-
-    @classmethod
-    def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
-        return None
-
-    def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
-        return image_grid(images, self.cell)
-
-    def stored_table(self, model: Any) -> Tensor | None:
-        return None
-
-    def new_table(self, model: Any) -> Tensor:
-        raise no_table(model)
-
-    def token_grid(self, model: Any) -> tuple[int, int] | None:
-        return None
-
-    def position_table(self, model: Any, grid: tuple[int, int] | None, extra: Tensor | None) -> Tensor | None:
-        return None
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
         features: Tensor = model.forward_features(shuffle_image(images, plan, self.cell))

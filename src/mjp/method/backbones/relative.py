@@ -17,7 +17,7 @@ from timm.models.beit import Attention as BeitAttention
 from timm.models.beit import RelativePositionBias as BeitBias
 from torch import Tensor, nn
 
-from mjp.method.adapter import Obstacle, TokenParts, View, token_parts
+from mjp.method.adapter import Obstacle, View
 from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles, tableless_obstacles
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
@@ -69,15 +69,6 @@ class Relative(ViT):
             tokens = checkpoint(step, tokens) if model.grad_checkpointing else step(tokens)
         normed: Tensor = model.norm(tokens)
         return normed
-
-    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
-        pooled = model.forward_head(features, pre_logits=True)
-        return model.head(pooled), pooled
-
-    @classmethod
-    def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
-        prefix = model.num_prefix_tokens
-        return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.cls_token is not None)
 
 
 def _run(block: Any, tokens: Tensor, *, hide: Callable[[Tensor], Tensor], shared: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from timm.layers import apply_keep_indices_nlc
 from timm.models import Eva, checkpoint
 from torch import Tensor, nn
 
-from mjp.method.adapter import Obstacle, TokenParts, token_parts
+from mjp.method.adapter import Obstacle
 from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles, tableless_obstacles
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
@@ -57,15 +57,6 @@ class Rotary(ViT):
                 tokens = block(tokens, rope=rotation)
         normed: Tensor = model.norm(tokens)
         return normed
-
-    def forward_head(self, model: Any, features: Tensor) -> tuple[Any, Tensor]:
-        pooled = model.forward_head(features, pre_logits=True)
-        return model.head(pooled), pooled
-
-    @classmethod
-    def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
-        prefix = model.num_prefix_tokens
-        return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.cls_token is not None)
 
 
 def _rotations(

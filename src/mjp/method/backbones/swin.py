@@ -13,6 +13,7 @@ from mjp.method.adapter import (
     DEFAULT_CELL,
     JIGSAW_ALONE,
     JIGSAW_ONLY,
+    Adapter,
     Obstacle,
     Remedy,
     TokenParts,
@@ -24,18 +25,15 @@ from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
 from mjp.method.positions import Positions
 from mjp.method.shuffle import shuffle_image
-from mjp.pictures.patches import image_grid
 
 RELATIVE_ONLY = "its positions are relative biases in every attention layer, which cannot be hidden or localised"
 WITH_TABLE = f"ape=True gives it absolute positions, which can; {JIGSAW_ONLY}"
 
 
 @dataclass(frozen=True)
-class Swin:
+class Swin(Adapter):
     """timm's Swin, V1 and V2."""
 
-    cell: tuple[int, int]
-    tokens_per_cell: tuple[int, int]
     handles: ClassVar[tuple[type[nn.Module], ...]] = (SwinTransformer, SwinTransformerV2)
     exchangeable: ClassVar[bool] = False
 
@@ -58,20 +56,6 @@ class Swin:
         cell = config.cell or DEFAULT_CELL
         height, width = model.patch_embed.patch_size
         return cls((cell, cell), (cell // height, cell // width))
-
-    @classmethod
-    def rotation_angles(cls, model: Any) -> int:
-        return 0
-
-    @classmethod
-    def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
-        return None
-
-    def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
-        return image_grid(images, self.cell)
-
-    def stored_table(self, model: Any) -> Tensor | None:
-        return None
 
     def new_table(self, model: Any) -> Tensor:
         weight: Tensor = model.patch_embed.proj.weight

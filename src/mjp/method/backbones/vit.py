@@ -18,9 +18,9 @@ from mjp.method.adapter import (
     JIGSAW_ONLY,
     NO_LOCALIZATION,
     NO_POSITIONS,
+    Adapter,
     Obstacle,
     TokenParts,
-    no_table,
     resample_table,
     token_parts,
 )
@@ -33,11 +33,9 @@ from mjp.pictures.patches import image_grid
 
 
 @dataclass(frozen=True)
-class ViT:
+class ViT(Adapter):
     """timm's VisionTransformer: any prefix tokens, any grid, fixed or dynamic size."""
 
-    cell: tuple[int, int]
-    tokens_per_cell: ClassVar[tuple[int, int]] = (1, 1)
     handles: ClassVar[tuple[type[nn.Module], ...]] = (VisionTransformer,)
     exchangeable: ClassVar[bool] = True
 
@@ -62,14 +60,6 @@ class ViT:
         height, width = model.patch_embed.patch_size
         return cls((height, width))
 
-    @classmethod
-    def rotation_angles(cls, model: Any) -> int:
-        return 0
-
-    @classmethod
-    def new_biases(cls, model: Any, *, mean: bool) -> Tensor | None:
-        return None
-
     def grid(self, model: Any, images: Tensor) -> tuple[int, int]:
         grid = image_grid(_padded(model, images), self.cell)
         model_grid = tuple(model.patch_embed.grid_size)
@@ -83,9 +73,6 @@ class ViT:
 
     def stored_table(self, model: Any) -> Tensor | None:
         return _table(model)
-
-    def new_table(self, model: Any) -> Tensor:
-        raise no_table(model)
 
     def token_grid(self, model: Any) -> tuple[int, int] | None:
         rows, columns = model.patch_embed.grid_size
@@ -116,7 +103,7 @@ class ViT:
     @classmethod
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         prefix = model.num_prefix_tokens
-        return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.has_class_token)
+        return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.cls_token is not None)
 
 
 def patch_obstacles(model: Any, config: MJPConfig) -> list[Obstacle]:
