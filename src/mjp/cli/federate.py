@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 FLOWER = """
 The same with Flower itself, on real machines:
-  pip install 'mjp[flower]'
+  pip install '.[flower]'
+  export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
   cd examples/flower && flwr run . --stream --run-config 'leak-audit.defence="{defence}" num-server-rounds={rounds}'
 docs/federated.md explains it, and the same for NVFlare."""
 

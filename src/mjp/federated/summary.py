@@ -50,9 +50,8 @@ def scenario_line(name: str, journal: Journal, more: Mapping[str, Any]) -> str:
         parts.append(f"reconstructions {scenario['psnr']:.1f} dB, guess {scenario['guess']:.1f} dB")
     if len(by_rounds := more.get("psnr_by_rounds", [])) > 1:
         exact = more["rounds_until_exact"]
-        parts.append(
-            f"exact after {exact} rounds" if exact else f"{by_rounds[-1]:.1f} dB after {len(by_rounds)} rounds"
-        )
+        rest = f"{by_rounds[-1]:.1f} dB after {len(by_rounds)} rounds"
+        parts.append(rest if exact is None else f"exact after round {exact}")
     if accuracy:
         parts.append(f"accuracy {100 * accuracy[0]:.1f} → {100 * accuracy[-1]:.1f} %")
     if scenario["faults"]:

@@ -159,7 +159,7 @@ class AuditedStrategy(Strategy):
         """The entry of a reply; anything wrong with it is its fault, not an exception."""
         client = str(reply.metadata.src_node_id)
         if reply.has_error():
-            return Entry(round=number, client=client, fault=str(reply.error.reason)[:200] or "the client failed")
+            return Entry(round=number, client=client, fault=_first_line(reply.error.reason) or "the client failed")
         try:
             metrics = first_metrics(reply.content)
             update = tensors_of(reply.content)
@@ -196,3 +196,8 @@ class AuditedStrategy(Strategy):
 
 def _is_weight(value: Any) -> bool:
     return isinstance(value, int | float) and 0 < value <= MAX_WEIGHT
+
+
+def _first_line(reason: Any) -> str:
+    """Some engines send whole tracebacks."""
+    return next(iter(str(reason).strip().splitlines()), "")[:200]

@@ -8,7 +8,7 @@ The mean picture itself is the data-free guess: an attack is worth what it gains
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -27,12 +27,16 @@ class Prior:
     def precision(self, picture: Tensor) -> Tensor:
         """(3, H, W) times the inverse covariance: only neighbours meet."""
         rows, columns = (_chain(n, self.rho).to(picture) for n in picture.shape[-2:])
-        inverse: Tensor = torch.linalg.inv(self.colour).to(picture)
-        return torch.einsum("cd,dhw->chw", inverse, rows @ picture @ columns)
+        return torch.einsum("cd,dhw->chw", self._inverse_colour.to(picture), rows @ picture @ columns)
+
+    @cached_property
+    def _inverse_colour(self) -> Tensor:
+        inverse: Tensor = torch.linalg.inv(self.colour)
+        return inverse
 
     def patch_factors(self, patch: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
         """Colours, rows and columns: the factors of the inverse covariance within one inner patch."""
-        return torch.linalg.inv(self.colour), _inner_chain(patch[0], self.rho), _inner_chain(patch[1], self.rho)
+        return self._inverse_colour, _inner_chain(patch[0], self.rho), _inner_chain(patch[1], self.rho)
 
     def patch_covariances(self, patch: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
         """The factors of the covariance of one patch."""
@@ -109,6 +113,7 @@ def _roughness(modes: Tensor, variances: Tensor) -> float:
     return float((modes.square() / variances).mean())
 
 
+@lru_cache(maxsize=64)  # the solvers ask for the same one hundreds of times
 def _chain(length: int, rho: float) -> Tensor:
     """Inverse of the correlation matrix ρ^|i−j|: tridiagonal."""
     matrix = _inner_chain(length, rho)

@@ -147,18 +147,20 @@ class View:
 
         FedAvg: the mean over the local steps, taken as equally long and straight.
         """
-        model = copy.deepcopy(self.model)
+        model = copy.deepcopy(self.model) if self.info.steps > 1 else self.model  # a single step moves nothing
         parameters = {plain_name(name): p for name, p in model.named_parameters()}
         trained = {n: p for n, p in parameters.items() if n == "pos_embed" or n.startswith("localizer.")}
         totals = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in trained.items()}
         plan = identity_plan(1, self.grid)._replace(mask=mask.unsqueeze(0), budget=len(mask))
-        for _ in range(self.info.steps):
+        for step in range(1, self.info.steps + 1):
             dal = model.localization(plan)
             if dal is None:
                 break
             gradients = torch.autograd.grad(dal, list(trained.values()), materialize_grads=True)
             for name, gradient in zip(trained, gradients, strict=True):
                 totals[name] += self.info.localize_weight * gradient.double() / self.info.steps
+            if step == self.info.steps:
+                break
             with torch.no_grad():
                 for name, mean in self.gradients.items():
                     parameters[name].sub_(self.info.lr * mean.to(parameters[name]))
