@@ -11,7 +11,7 @@ class AttackOptions:
     repository."""
     pretrained: bool = False
     """Load the pretrained weights of timm:NAME instead of random ones; needs a network or a cache."""
-    attacks: tuple[str, ...] = ("direct", "span", "subspace", "activations", "lattice")
+    attacks: tuple[str, ...] = ("direct", "span", "subspace", "activations", "lattice", "batch")
     """What the server tries; the attacks are listed above."""
     prior: Path | None = None
     """Folder of public pictures (with subfolders) for the attacker's prior; default: the embedded CIFAR-10 pictures."""

@@ -10,12 +10,13 @@ import torch
 from timm.models.vision_transformer import ParallelScalingBlock
 from torch import Tensor
 
+import mjp
 import mjp.privacy.attacks as room
-from clients import attack, pictures, prior, send, tiny
+from clients import attack, normalise, pictures, prior, send, tiny
 from mjp.common.errors import InputError
 from mjp.method.config import variant
 from mjp.method.model import MJP
-from mjp.privacy.attacks import april, attacks, attacks_help
+from mjp.privacy.attacks import april, attacks, attacks_help, direct
 from mjp.privacy.attacks.span import _mask, _off, _row_space, _tilt
 from mjp.privacy.client.victim import Secret, make_update
 from mjp.privacy.combination import parse
@@ -195,6 +196,17 @@ def test_april_recovers_the_tokens_of_its_own_network() -> None:
 def test_april_knows_tokens_without_positions(registers: int) -> None:
     """The rows of A that the position table lacks are the gradients of those tokens."""
     _expect_tokens(tiny("vit_tiny_patch16_224", no_embed_class=True, reg_tokens=registers))
+
+
+def test_patches_that_the_network_hardly_looks_at_are_not_taken_for_masked_ones() -> None:
+    """Nobody used E_unk, so the localization loss is subtracted without a mask, however short some rows are."""
+    model = mjp.load("mini-cifar10-mjp")
+    label = int(model(normalise(pictures(start=2)).float()).argmax())  # certain, so most rows are nearly zero
+    network, update, _ = send(model, start=2, labels=[label])
+    view = View(update, network, prior())
+    norms = view.gradients["pos_embed"][0, 1:].norm(dim=1).sort().values
+    assert (norms[1:] / norms[:-1]).max() > 3
+    assert decibels(direct.run(view), pictures(start=2)[0]) > 100
 
 
 def test_april_leaves_the_localization_loss_out() -> None:

@@ -24,7 +24,7 @@ class AuditSettings:
     """Public models: shipped names, folders, hub repositories, timm:NAME (random weights unless --pretrained)."""
     defences: tuple[str, ...] = DEFENCES
     """What the client does; the defences are listed above."""
-    attacks: tuple[str, ...] = ("direct", "span", "subspace", "jigsaw", "activations", "lattice")
+    attacks: tuple[str, ...] = ("direct", "span", "subspace", "jigsaw", "activations", "lattice", "batch")
     """What the server tries; the attacks are listed above."""
     data: str = "embedded"
     """The clients' pictures: embedded (CIFAR-10), a folder of classes, or a folder that has one named val."""

@@ -41,7 +41,7 @@ def audit_pictures(
     *,
     names: Sequence[str] | None = None,
     defences: Sequence[str] = ("none",),
-    attacks: Sequence[str] = ("direct", "span", "subspace", "activations", "lattice"),
+    attacks: Sequence[str] = ("direct", "span", "subspace", "activations", "lattice", "batch"),
     label: int | None = None,
     rounds: int = 1,
     prior: Path | None = None,

@@ -52,7 +52,7 @@ def audit_update(
     info: Info | None,
     model: nn.Module | str,
     *,
-    attacks: Sequence[str] = ("direct", "span", "subspace", "activations", "lattice"),
+    attacks: Sequence[str] = ("direct", "span", "subspace", "activations", "lattice", "batch"),
     prior: Path | None = None,
     effort: Effort | None = None,
 ) -> Findings:

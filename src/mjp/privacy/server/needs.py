@@ -39,6 +39,11 @@ NEEDS = {
         "the update is of {batch} pictures",
         "it takes the gradient of one picture apart",
     ),
+    "several": Need(
+        lambda view: view.info.batch > 1,
+        "the update is of one picture",
+        "it takes several pictures apart",
+    ),
     "step": Need(
         lambda view: view.info.steps == 1,
         "the update is of several local steps with a jigsaw each",

@@ -123,7 +123,7 @@ class View:
         gradient = self.gradients["pos_embed"][0, -len(self.table) :]
         if self.model.localizer is None or not self.info.localize_weight:
             return gradient
-        dal = self._dal_gradients(_dead_rows(gradient))
+        dal = self._dal_gradients(self.mask)
         return gradient - self._clipping(dal) * dal["pos_embed"]
 
     @cached_property
