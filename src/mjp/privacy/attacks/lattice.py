@@ -27,6 +27,7 @@ from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import NEEDS as ALL_NEEDS
 from mjp.privacy.server.needs import require
+from mjp.privacy.server.norm_check import find_norm_check
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME = "lattice"
@@ -54,7 +55,8 @@ def _behind_subspace(view: View) -> Reconstruction:
     start = solve_open(view, system.origin, system.free)
     answer = to_levels(view, start)
     cosets = find_cosets(view, system, answer)
-    choice = choose_points(view, cosets, answer)
+    check = find_norm_check(view, view.mask)
+    choice = choose_points(view, cosets, answer, check=check)
     details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}
     bend = _activations(view, system)
     for _ in range(TURNS):
@@ -65,7 +67,7 @@ def _behind_subspace(view: View) -> Reconstruction:
             patches, count = _solved(view, cosets, patches)
             return view.reconstruction(patches, **{**details, "open_dimensions": 0}, integer_patches=count)
         last = choice
-        choice = choose_points(view, cosets, answer, hint=to_levels(view, patches))
+        choice = choose_points(view, cosets, answer, check=check, hint=to_levels(view, patches))
         if int(choice.exact.sum()) <= int(last.exact.sum()):
             break
     return view.reconstruction(to_patches(view, choice.levels), **details, integer_patches=int(choice.exact.sum()))

@@ -38,9 +38,10 @@ def run(view: View) -> Reconstruction:
         raise Refused("none of the other updates is of the same picture")
     rounds = [read_round(one) for one in views]
     equations = equations_of(rounds)
-    patches = solve_rounds(view, equations)
-    masked = int(torch.stack([one.mask for one in rounds]).all(0).sum())
-    return view.reconstruction(patches, rounds=len(views), open_dimensions=open_dimensions(equations), masked=masked)
+    hidden = torch.stack([one.mask for one in rounds]).all(0)
+    patches = solve_rounds(view, equations, hidden)
+    details = {"rounds": len(views), "open_dimensions": open_dimensions(equations), "masked": int(hidden.sum())}
+    return view.reconstruction(patches, **details)
 
 
 def linked(view: View) -> list[View]:

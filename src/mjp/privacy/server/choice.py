@@ -26,16 +26,18 @@ class Choice(NamedTuple):
     exact: Tensor  # (N,) which patches are integer points; the others keep the answer of the closed form
 
 
-def choose_points(view: View, cosets: Cosets, answer: Tensor, hint: Tensor | None = None) -> Choice:
+def choose_points(
+    view: View, cosets: Cosets, answer: Tensor, *, check: NormCheck | None = None, hint: Tensor | None = None
+) -> Choice:
     """The most probable integer points, where they are certain.
 
-    `answer` (N, P) levels: of the closed form. `hint` (N, P): another answer, near which points are looked for too.
+    `answer` (N, P) levels: of the closed form. `check`: what the first LayerNorm says of this update, if anything.
+    `hint` (N, P): another answer, near which points are looked for too.
     """
     alone = torch.linalg.inv(kronecker(view.prior.patch_covariances(view.patch))) / 255**2  # metrics: a patch by itself
     given = kronecker(view.prior.patch_factors(view.patch)) / 255**2  # and given its neighbours
     modes = PatchModes(view)
-    check = NormCheck(view, cosets.decoys)
-    width = min(MAX_BEAM, max(BEAM, MAX_NUMBERS // answer.numel())) if check.usable else BEAM
+    width = min(MAX_BEAM, max(BEAM, MAX_NUMBERS // answer.numel())) if check else BEAM
     levels = answer
     exact = torch.zeros_like(cosets.solved)
     first = [cosets.points.unsqueeze(1), near(cosets, alone, answer, width)]
@@ -46,7 +48,7 @@ def choose_points(view: View, cosets: Cosets, answer: Tensor, hint: Tensor | Non
         candidates = torch.cat([*first, near(cosets, given, target, width)], 1)
         energies = (_energy(candidates, answer, alone), _energy(candidates, target, given))
         likelihood = _likelihood(candidates, (*energies, _roughness(view, candidates, levels, exact)))
-        if check.usable:
+        if check:
             likelihood = likelihood + check.log_likelihood(to_patches(view, candidates))
         probability = _normalised(likelihood)
         best = probability.argmax(1)

@@ -62,3 +62,9 @@ class NormCheck:
         misfit, unit = self.deviations(patches)
         likelihood = -(misfit + self.spare * unit.log()) / 2
         return likelihood.masked_fill(misfit > MAX_EXCESS * self.spare, -torch.inf)
+
+
+def find_norm_check(view: View, mask: Tensor) -> NormCheck | None:
+    """None where the update does not hold this equation, or noise hides it."""
+    check = NormCheck(view, mask)
+    return check if check.usable else None

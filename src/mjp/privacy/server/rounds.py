@@ -11,18 +11,21 @@ for all s.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mjp.privacy.server.integers import snap
+from mjp.privacy.server.choice import choose_points
+from mjp.privacy.server.cosets import MAX_OPEN, find_cosets
+from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, PatchModes, solve_open
 from mjp.privacy.server.self_check import explains
 from mjp.privacy.server.view import View
 
 LINKED = 0.7  # overlap of row spaces: 1 for one picture; photographs of other things share their smooth part
-MIN_CERTAINTY = 10.0  # over the prior's, of a direction that the equations decide
+MIN_CERTAINTY = 300.0  # over the prior's, of a direction that the equations decide
 MAX_ATTEMPTS = 8  # each with four times the noise of the last
 MIN_VALUE = 1e-7  # of singular values, relative: LayerNorm makes all gradients of tokens sum to zero over the width
 
@@ -92,39 +95,54 @@ def equations_of(rounds: Sequence[Round]) -> list[Equations]:
             continue
         for place, second in enumerate(rounds):
             if place != number:
-                noise = max(first.noise, second.noise)
-                equations.append(Equations(first.origin, _sum_of_spans(first, second), noise))
+                equations.append(_in_both_spans(first, second))
     return equations
 
 
-def _sum_of_spans(first: Round, second: Round) -> Tensor:
-    """(n, P) orthonormal rows of span(F_r) + span(F_s), from the patches that are unmasked in both rounds."""
+def _in_both_spans(first: Round, second: Round) -> Equations:
+    """The equations of a round in span(F_r) + span(F_s), from the patches that are unmasked in both rounds.
+
+    What these patches have beyond that span is noise, that of the spans included.
+    """
     certain = torch.linalg.qr(torch.cat([first.rows, second.rows]).T)[0].T
     rest = (first.origin - second.origin)[~(first.mask | second.mask)]
     rest = rest - (rest @ certain.T) @ certain
     beyond = torch.linalg.svd(rest, full_matrices=False)[2][: first.missing + second.missing]
-    return torch.cat([certain, beyond])
+    excess = (rest - (rest @ beyond.T) @ beyond).norm(dim=1)
+    noise = float(excess.median()) / max(rest.shape[1] - len(certain) - len(beyond), 1) ** 0.5 if len(excess) else 0.0
+    return Equations(first.origin, torch.cat([certain, beyond]), max(first.noise, second.noise, noise))
 
 
-def solve_rounds(view: View, equations: Sequence[Equations]) -> Tensor:
+def solve_rounds(view: View, equations: Sequence[Equations], hidden: Tensor) -> Tensor:
     """(N, P) patches; more noise is assumed as long as they are rougher than pictures are and not of whole levels.
 
     Errors of a span escape the estimate of the noise: they grow with how far a round moves a patch along its span.
-    A picture whose own gradient explains the update is believed whatever it looks like.
+    A picture whose own gradient explains the update is believed whatever it looks like. `hidden` (N,): the patches that
+    are masked in every round.
     """
     for attempt in range(MAX_ATTEMPTS):
-        patches = intersect(view, [one._replace(noise=4.0**attempt * one.noise) for one in equations])
-        patches, whole = snap(view, patches)
+        system = intersect(view, [one._replace(noise=4.0**attempt * one.noise) for one in equations])
+        patches, whole = snap(view, _whole_points(view, system, hidden))
         picture = view.picture(patches)
         if view.prior.plausible(picture) or float(whole.double().mean()) > 0.5 or explains(view, picture):
             break
     return patches
 
 
-def intersect(view: View, equations: Sequence[Equations]) -> Tensor:
-    """(N, P) the most probable patches: minimise Σ_r |(x_i − a_i^r) off span(F_r)|² / σ_r² + prior.
+def _whole_points(view: View, system: OpenSystem, hidden: Tensor) -> Tensor:
+    """(N, P) the most probable patches, integer points of what is open where they are certain (with fpylll)."""
+    patches = solve_open(view, system.origin, system.free)
+    if not 0 < len(system.free) <= MAX_OPEN or find_spec("fpylll") is None:
+        return patches
+    answer = to_levels(view, patches)
+    cosets = find_cosets(view, system, answer)._replace(decoys=hidden)
+    return to_patches(view, choose_points(view, cosets, answer).levels)
 
-    Directions in which all rounds together know less than the prior are left to it.
+
+def intersect(view: View, equations: Sequence[Equations]) -> OpenSystem:
+    """The minimum of Σ_r |(x_i − a_i^r) off span(F_r)|² / σ_r².
+
+    Directions in which all rounds together know less than the prior stay open.
     """
     identity = torch.eye(equations[0].origin.shape[1], dtype=torch.float64)
     certainty = torch.zeros_like(identity)
@@ -139,7 +157,8 @@ def intersect(view: View, equations: Sequence[Equations]) -> Tensor:
     closed = values > MIN_CERTAINTY * stiffness
     certain = vectors[:, closed]
     origin = (pull @ certain / values[closed]) @ certain.T
-    return solve_open(view, origin, vectors[:, ~closed].T)
+    noise = origin.new_full((len(origin),), min(one.noise for one in equations))
+    return OpenSystem(origin, vectors[:, ~closed].T, noise, float(values[-1] / values[closed].min()))
 
 
 def open_dimensions(equations: Sequence[Equations]) -> int:
