@@ -7,7 +7,6 @@ from torch import Tensor
 
 from mjp.privacy.server.integers import (
     MAX_TOLERANCE,
-    Reduced,
     choose_pixels,
     integer_basis,
     integer_points,
@@ -22,7 +21,9 @@ MIN_NOISE = 1e-4  # levels: with less, the metric of the reduction is singular i
 DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfies the equations
 # pixels that enter the reduction beyond twice the open dimensions, and the noise that it assumes over that of a typical
 # patch: the span itself may be noisier than the patches
-ATTEMPTS = ((24, 2.0), (24, 10.0), (80, 2.0), (80, 10.0))
+ATTEMPTS = ((24, 2.0), (24, 10.0), (80, 0.6), (80, 2.0), (80, 10.0))
+ROUGHNESS = 20.0  # levels that patches may have in any direction: some are far rougher than the prior expects
+WIDTH = 64  # integer points of the reduced pixels that are tried for every patch
 MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
 
 
@@ -33,21 +34,6 @@ class Cosets(NamedTuple):
     basis: Tensor  # (q, P)
     solved: Tensor  # (N,) bool
     decoys: Tensor  # (N,) bool: masked patches are in the cosets of each other, so only their borders tell them apart
-    search: "Search | None" = None
-
-
-class Search(NamedTuple):
-    """The reduction that the points came from, to look for others where Λ is not known."""
-
-    reduced: Reduced
-    origin: Tensor  # (N, P) levels
-    rows: Tensor  # (q, P) orthonormal: span F in levels
-    tolerance: Tensor  # (N,)
-
-    def points_near(self, target: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, P) integer points that fit the equations, of those near a target, and (N,) where they do fit."""
-        points, error = integer_points(self.reduced, self.origin, self.rows, target, 1)
-        return points, error < self.tolerance
 
 
 def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
@@ -64,29 +50,43 @@ def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
     noise = (system.noise * scale.mean()).clamp(min=MIN_NOISE)  # (N,) levels
     tolerance = (DEVIATIONS * noise).clamp(MIN_TOLERANCE, MAX_TOLERANCE)
     covariance = 255**2 * kronecker(view.prior.patch_covariances(view.patch))
+    covariance = covariance + ROUGHNESS**2 * torch.eye(len(scale), dtype=covariance.dtype)
     typical = float(noise.median())
     best = nothing
+    attempts = []
     for more, factor in ATTEMPTS:
         pixels = choose_pixels(free, min(2 * count + more, len(scale)))
         reduced = reduce_open(free, covariance, factor * typical, pixels)
         basis = integer_basis(reduced, free, float(tolerance.max()))
-        # span F without its noise, if Λ is right: with a wrong one hardly a patch comes out integer
-        spans = [free, torch.linalg.qr(basis.T)[0].T] if len(basis) == count else [free]
-        for rows in spans:
-            search = Search(reduced, origin, rows, tolerance)
-            points, solved = search.points_near(answer)
-            # part of Λ is no help: steps along it leave out those that belong to the truth
-            cosets = Cosets(points, basis[:0] if rows is free else basis, solved, view.mask, search)
-            if _worth(cosets) >= _worth(best):
-                best = cosets
-        if len(best.basis) and bool(best.solved.all()):
+        for rows in (free, _sharpened(free, basis)) if len(basis) else (free,):
+            points, error = integer_points(reduced, origin, rows, answer, WIDTH)
+            attempts.append(Cosets(points, basis[:0] if rows is free else basis, error < tolerance, view.mask))
+            if _worth(attempts[-1]) >= _worth(best):
+                best = attempts[-1]
+        if len(best.basis) == count and bool(best.solved.all()):
             break
-    return best
+    return _completed(best, attempts)
+
+
+def _sharpened(free: Tensor, basis: Tensor) -> Tensor:
+    """(q, P) span F without its noise along certain vectors of Λ: with wrong ones hardly a patch is solved."""
+    exact = torch.linalg.qr(basis.T)[0].T
+    rest = free - (free @ exact.T) @ exact
+    return torch.cat([exact, torch.linalg.svd(rest, full_matrices=False)[2][: len(free) - len(exact)]])
+
+
+def _completed(best: Cosets, attempts: list[Cosets]) -> Cosets:
+    """Points of patches that only another attempt solved."""
+    points, solved = best.points, best.solved
+    for other in attempts:
+        points = torch.where((~solved & other.solved).unsqueeze(1), other.points, points)
+        solved = solved | other.solved
+    return best._replace(points=points, solved=solved)
 
 
 def _worth(cosets: Cosets) -> float:
     """Patches that came out integer; a tenth more with Λ, which lets the prior choose among the integer points."""
-    return float(cosets.solved.sum()) * (1.1 if len(cosets.basis) else 1.0)
+    return float(cosets.solved.sum()) * (1 + 0.01 * min(len(cosets.basis), 10))
 
 
 def round_all(answer: Tensor) -> Cosets:

@@ -20,8 +20,11 @@ from torch import Tensor
 from mjp.privacy.server.view import View
 
 BITS = 30  # to which a real lattice basis is rounded, relative to its shortest entry
+BLOCK = 20  # of BKZ, where dozens of pixels are reduced
+BKZ_LOOPS = 3
 MAX_ERROR = 0.45  # levels
 MAX_TOLERANCE = 0.15  # rms distance from integers in levels; of numbers at random it is 0.29
+MAX_SHARE = 0.05  # of the length of a vector of the lattice that may be noise
 STEPS = (0.0, 1.0, -1.0, 2.0, -2.0)  # from the nearest integer that the beam search tries in every coordinate
 
 
@@ -33,15 +36,18 @@ class Reduced(NamedTuple):
     metric: Tensor  # (m, m)
 
 
-def reduce_lattice(metric: Tensor) -> Tensor:
-    """(n, n) integer rows: a basis of Z^n that LLL reduced in a positive metric, in its order."""
-    from fpylll import LLL, IntegerMatrix
+def reduce_lattice(metric: Tensor, block: int = 0) -> Tensor:
+    """(n, n) integer rows: a basis of Z^n, reduced in a positive metric by LLL, and by BKZ with a block size."""
+    from fpylll import BKZ, GSO, LLL, IntegerMatrix
+    from fpylll.algorithms.bkz2 import BKZReduction
 
     root = torch.linalg.cholesky(metric).T  # metric = rootᵀ root: column j is the image of unit vector j
     scaled = (root.T * (2.0**BITS / root.diagonal().min())).round()
     basis = IntegerMatrix.from_matrix([[int(value) for value in row] for row in scaled.tolist()])
     transform = IntegerMatrix.identity(len(root))
     LLL.reduction(basis, transform)
+    if block:
+        BKZReduction(GSO.Mat(basis, U=transform))(BKZ.Param(block, max_loops=BKZ_LOOPS, flags=BKZ.MAX_LOOPS))
     return torch.tensor(_rows(transform, len(root)), dtype=torch.float64)
 
 
@@ -55,7 +61,7 @@ def reduce_open(free: Tensor, covariance: Tensor, noise: float, pixels: Tensor) 
     off = torch.eye(len(pixels), dtype=free.dtype) - inside @ inside.T
     metric = off / noise**2 + torch.linalg.inv(covariance[pixels][:, pixels])
     metric = (metric + metric.T) / 2
-    return Reduced(pixels, reduce_lattice(metric), metric)
+    return Reduced(pixels, reduce_lattice(metric, BLOCK), metric)
 
 
 def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor:
@@ -63,7 +69,8 @@ def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor:
     lengths = ((reduced.vectors @ reduced.metric) * reduced.vectors).sum(1)
     shortest = reduced.vectors[lengths.argsort()[: len(free)]]
     full, error = extend(shortest, torch.zeros_like(free[0]), free, reduced.pixels)
-    return full[error < tolerance]
+    size = full.square().mean(1).sqrt()  # vectors of a few ones are near to everything
+    return full[(error < tolerance) & (error < MAX_SHARE * size)]
 
 
 def integer_points(reduced: Reduced, origin: Tensor, free: Tensor, target: Tensor, width: int) -> tuple[Tensor, Tensor]:
