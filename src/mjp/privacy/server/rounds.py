@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mjp.privacy.server.choice import choose_points
-from mjp.privacy.server.cosets import MAX_OPEN, find_cosets
+from mjp.privacy.server.cosets import find_cosets
 from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, PatchModes, solve_open
 from mjp.privacy.server.self_check import explains
@@ -26,6 +26,7 @@ from mjp.privacy.server.view import View
 
 LINKED = 0.7  # overlap of row spaces: 1 for one picture; photographs of other things share their smooth part
 MIN_CERTAINTY = 300.0  # over the prior's, of a direction that the equations decide
+MAX_WHOLE = 20  # open dimensions that are left to integer points: beyond, the reduction takes minutes
 MAX_ATTEMPTS = 8  # each with four times the noise of the last
 MIN_VALUE = 1e-7  # of singular values, relative: LayerNorm makes all gradients of tokens sum to zero over the width
 
@@ -122,17 +123,16 @@ def solve_rounds(view: View, equations: Sequence[Equations], hidden: Tensor) -> 
     """
     for attempt in range(MAX_ATTEMPTS):
         system = intersect(view, [one._replace(noise=4.0**attempt * one.noise) for one in equations])
-        patches, whole = snap(view, _whole_points(view, system, hidden))
+        patches, whole = snap(view, solve_open(view, system.origin, system.free))
         picture = view.picture(patches)
         if view.prior.plausible(picture) or float(whole.double().mean()) > 0.5 or explains(view, picture):
             break
-    return patches
+    return snap(view, _whole_points(view, system, patches, hidden))[0]
 
 
-def _whole_points(view: View, system: OpenSystem, hidden: Tensor) -> Tensor:
-    """(N, P) the most probable patches, integer points of what is open where they are certain (with fpylll)."""
-    patches = solve_open(view, system.origin, system.free)
-    if not 0 < len(system.free) <= MAX_OPEN or find_spec("fpylll") is None:
+def _whole_points(view: View, system: OpenSystem, patches: Tensor, hidden: Tensor) -> Tensor:
+    """(N, P) patches, and integer points of what is open where they are certain (with fpylll)."""
+    if not 0 < len(system.free) <= MAX_WHOLE or find_spec("fpylll") is None:
         return patches
     answer = to_levels(view, patches)
     cosets = find_cosets(view, system, answer)._replace(decoys=hidden)
