@@ -27,7 +27,6 @@ def main(arguments: list[str] | None = None) -> Path:
     out = options.out.resolve()
     if len(f"{out} {options.model}".split()) > 2:
         parser.error("--out and --model must not contain spaces: NVFlare splits the arguments of a script at them")
-    (out / "results.json").unlink(missing_ok=True)  # a job that fails leaves no results
 
     training = f"--model {options.model} --defence {options.defence} --clients {options.clients} --keys {out / 'keys'}"
     recipe = TolerantFedAvgRecipe(  # one site that fails or withholds its update does not stop the others
@@ -46,8 +45,10 @@ def main(arguments: list[str] | None = None) -> Path:
     recipe.add_client_input_filter(KeepWeights(), tasks=["train"])
     recipe.add_client_output_filter(LeakAudit(**audit), tasks=["train"])
     recipe.add_server_output_filter(KeepWeights(), tasks=["train"])
-    log = AuditLog(folder=str(out), leak_log=options.leak_log, model=options.model, defence=options.defence)
+    updates = str(Path(options.leak_log).resolve()) if options.leak_log else ""
+    log = AuditLog(folder=str(out), leak_log=updates, model=options.model, defence=options.defence)
     recipe.add_server_input_filter(log, tasks=["train"])
+    (out / "results.json").unlink(missing_ok=True)  # a job that fails leaves no results
     recipe.execute(SimEnv(num_clients=options.clients, num_threads=options.clients, workspace_root=str(out / "work")))
     finish_run(out, rounds=options.rounds)
     print(f"page  {out / 'report.html'}")

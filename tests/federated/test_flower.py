@@ -339,8 +339,10 @@ def test_a_complete_run_is_not_trained_again_and_returns_its_weights(tmp_path: P
 
 def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / "server", {"engine": "Flower", "model": "tiny"}).close_round(1, {"fc": torch.zeros(2)}, [])
+    (tmp_path / "results.json").write_text("of that run")
     with pytest.raises(InputError, match="a run of another model"):
         start(tmp_path, {1: one_picture, 2: one_picture}, rounds=2)
+    assert (tmp_path / "results.json").is_file()
 
 
 def test_two_servers_do_not_work_in_one_folder(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ def test_a_folder_of_another_run_is_refused(model: str, tmp_path: Path) -> None:
     run(options(model, tmp_path, rounds=1))
     with pytest.raises(InputError, match=r"other settings \(lr\)"):
         run(options(model, tmp_path, rounds=1, lr=0.02))
+    assert (tmp_path / "results.json").is_file()
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 4, 5, 6, 23])

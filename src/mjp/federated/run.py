@@ -12,7 +12,7 @@ from mjp.common.runs.lock import hold_folder
 from mjp.federated.config import FederateSettings
 from mjp.federated.data import Labelled, client_share, validation_pictures
 from mjp.federated.journal import Journal
-from mjp.federated.simulation import Division, Scenario
+from mjp.federated.simulation import Division, Scenario, open_journal
 from mjp.federated.summary import draw_leaks, finish, scenario_line
 from mjp.models import Subject, find_model
 from mjp.pictures.crop import eight_bit_square
@@ -33,7 +33,8 @@ def federate(settings: FederateSettings, out: Path, options: Any) -> Results:
     with hold_folder(out) as free:
         if not free:
             raise InputError(f"another run works in {out}: name another folder with --out")
-        (out / "results.json").unlink(missing_ok=True)  # a failed run leaves no results
+        for text in defences:
+            open_journal(text, settings, out)  # refuses another run before anything is changed
         subject = _model(settings)
         prior = find_prior(None, subject.size)
         journals: dict[str, Journal] = {}
@@ -43,6 +44,7 @@ def federate(settings: FederateSettings, out: Path, options: Any) -> Results:
             combination.check_installed()
             division = _divide(settings, subject, combination.batch)
             scenario = Scenario(subject, division, text, settings, prior, out)
+            (out / "results.json").unlink(missing_ok=True)  # a failed run leaves no results
             done = min(scenario.journal.rounds, settings.rounds)
             with Progress(settings.rounds, text, initial=done, unit="round") as progress:
                 journals[text] = scenario.run(progress)

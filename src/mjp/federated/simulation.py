@@ -51,9 +51,8 @@ class Scenario:
         self.prior = prior
         self.subject = subject
         self.division = division
-        folder = out / "scenarios" / file_name(defence).removeprefix("client-")
-        public = {name: value for name, value in vars(settings).items() if name not in ("defences", "rounds", "out")}
-        self.journal = Journal(folder, {**public, "defence": defence})
+        self.journal = open_journal(defence, settings, out)
+        folder = self.journal.folder
         self.leaks = Leaks(folder)
         self.log = None
         if settings.leak_log:
@@ -135,6 +134,13 @@ class Scenario:
         if len(self.division.validation[1]):
             accuracy = accuracy_of(self.network, weights, self.subject, self.division.validation)
             self.journal.note_accuracy(number, accuracy)
+
+
+def open_journal(defence: str, settings: FederateSettings, out: Path) -> Journal:
+    """The journal of one training run; that of a run with other settings is refused."""
+    folder = out / "scenarios" / file_name(defence).removeprefix("client-")
+    public = {name: value for name, value in vars(settings).items() if name not in ("defences", "rounds", "out")}
+    return Journal(folder, {**public, "defence": defence})
 
 
 def average(updates: Sequence[Mapping[str, Tensor]], counts: Sequence[int]) -> dict[str, Tensor]:

@@ -75,9 +75,9 @@ class AuditedStrategy(Strategy):
         with hold_folder(self.folder) as free:
             if not free:
                 raise InputError(f"another server works in {self.folder}: wait until it ends, or name another folder")
-            (self.folder / "results.json").unlink(missing_ok=True)
             self.journal = Journal(self.journal.folder, self.journal.settings)  # as an earlier server left it
             arrays = self._resume(initial_arrays, num_rounds)
+            (self.folder / "results.json").unlink(missing_ok=True)
             evaluate = None if evaluate_fn is None else self._noting(evaluate_fn)
             left = max(0, num_rounds - self.offset)
             result = super().start(grid, arrays, left, timeout, train_config, evaluate_config, evaluate)
