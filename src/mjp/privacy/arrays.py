@@ -27,9 +27,15 @@ def is_list(tensors: Iterable[str]) -> bool:
     return all(re.fullmatch(rf"{UNNAMED}\d+", name) for name in tensors)
 
 
+# what PEFT puts into the names of layers that it adapts or trains whole, and the copies that it leaves untouched
+PEFT = re.compile(r"\.(?:base_layer|modules_to_save\.[^.]+)(?=\.)")
+UNTOUCHED = ".original_module."
+
+
 def plain_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors by their names in timm: without the prefix of somebody's module, and without those of wrappers."""
-    names = [plain_name(name) for name in tensors]
+    tensors = {name: tensor for name, tensor in tensors.items() if UNTOUCHED not in name}
+    names = [PEFT.sub("", plain_name(name)) for name in tensors]
     prefix = shared_prefix(names)
     plain = {name.removeprefix(prefix): tensor for name, tensor in zip(names, tensors.values(), strict=True)}
     if len(plain) < len(tensors):

@@ -79,17 +79,24 @@ def gradients_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
     Parameters that were withheld are missing here. Wrapped and bare models give the same names.
     """
     weights = {plain_name(name): p.detach() for name, p in model.named_parameters()}
-    tensors = {name: _computable(tensor) for name, tensor in plain_tensors(update.tensors).items()}
-    _check_against(tensors, weights)
-    gradients = tensors
+    gradients = changes_of(update, model)
     if update.info.kind != "gradient":
-        weights = {name: weights[name].to(tensor) for name, tensor in tensors.items()}
-        is_delta = update.info.kind == "delta"
-        moved = {name: -tensor if is_delta else weights[name] - tensor for name, tensor in tensors.items()}
-        gradients = {name: undo_optimizer(moved[name], weights[name], update.info) for name in tensors}
+        gradients = {
+            name: undo_optimizer(change, weights[name].to(change), update.info) for name, change in gradients.items()
+        }
     if not any(bool(tensor.any()) for tensor in gradients.values()):
         raise InputError("every number of the update is zero: it says nothing about any picture")
     return gradients
+
+
+def changes_of(update: Update, model: nn.Module) -> dict[str, Tensor]:
+    """{parameter name in timm: its gradient, or by how much the local steps lowered it}, checked against the model."""
+    weights = {plain_name(name): p.detach() for name, p in model.named_parameters()}
+    tensors = {name: _computable(tensor) for name, tensor in plain_tensors(update.tensors).items()}
+    _check_against(tensors, weights)
+    if update.info.kind == "fedavg":
+        return {name: weights[name].to(tensor) - tensor for name, tensor in tensors.items()}
+    return {name: -tensor for name, tensor in tensors.items()} if update.info.kind == "delta" else tensors
 
 
 def undo_optimizer(moved: Tensor, weight: Tensor, info: UpdateInfo) -> Tensor:
@@ -100,6 +107,8 @@ def undo_optimizer(moved: Tensor, weight: Tensor, info: UpdateInfo) -> Tensor:
     Adam, AdamW  one step from the zero state is r = g / (|g| + eps), nearly the sign of g. It is not only the sign:
                  g = eps · r / (1 − |r|), as far as the digits of the weights go. Several steps are not undone.
     """
+    if not bool(moved.any()):  # frozen: not even its weight decayed
+        return moved
     mean = moved / info.scale
     # Adam's decay is a part of its gradient
     decay = 0.0 if info.optimizer == "adam" or not info.lr else info.weight_decay * weight

@@ -207,6 +207,52 @@ def test_what_no_attack_is_made_for_is_named_with_what_remains(
     assert remains in findings.conclusion.sentence
 
 
+@pytest.mark.parametrize(
+    ("trains", "what"),
+    [
+        (lambda name: name.startswith("head."), "only the last layers left"),
+        (lambda name: name.startswith(("blocks.1.", "norm.", "head.")), "only the last layers left"),
+        (lambda name: not name.startswith("patch_embed."), "the patch embedding did not leave"),
+    ],
+)
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_what_was_frozen_is_seen_in_weights_that_are_sent_whole(
+    trains: Callable[[str], bool], what: str, decay: float
+) -> None:
+    """Also if the client states a weight decay, which its frozen parameters did not feel."""
+    before = tiny().unwrap().state_dict()
+    after = {name: tensor if trains(name) else before[name] for name, tensor in trained(lambda p: SGD(p, 0.1)).items()}
+    findings = audit(after, kind="fedavg", lr=0.1, weight_decay=decay)
+    assert findings.conclusion.verdict == NOT_COVERED
+    assert what in findings.conclusion.sentence
+    assert "what remains exploitable: " in findings.conclusion.sentence
+
+
+@pytest.mark.parametrize("kind", ["gradient", "delta"])
+def test_weights_that_are_called_gradients_are_refused_and_the_reverse(kind: str) -> None:
+    with pytest.raises(InputError, match=f"stated as a {kind}, but it holds the weights themselves: state kind fedavg"):
+        audit(trained(lambda p: SGD(p, 0.01)), kind=kind)
+    with pytest.raises(InputError, match="nothing in common with the weights before: state kind gradient or delta"):
+        audit(plain_gradient(), kind="fedavg", lr=0.01)
+
+
+def test_names_of_peft_are_understood() -> None:
+    """Adapters, layers that are trained whole beside them, and the state dict of the whole model."""
+    lora = {f"base_model.model.blocks.0.attn.qkv.lora_{m}.default.weight": torch.randn(4, 64) for m in "AB"}
+    head = {
+        f"base_model.model.head.modules_to_save.default.{n.removeprefix('head.')}": t for n, t in only("head.").items()
+    }
+    copies = {f"base_model.model.head.original_module.{n.removeprefix('head.')}": t for n, t in only("head.").items()}
+    findings = audit({**lora, **head, **copies})
+    assert findings.conclusion.verdict == NOT_COVERED
+    assert "only matrices of LoRA left" in findings.conclusion.sentence
+    assert "the classes of the pictures" in findings.conclusion.sentence
+    whole = {f"base_model.model.{n.replace('qkv.', 'qkv.base_layer.')}": t for n, t in plain_gradient().items()}
+    assert audit({**whole, **lora}, attacks=("direct",)).conclusion.verdict == EXPOSED
+    frozen = audit({**tiny().unwrap().state_dict(), **lora}, kind="fedavg", lr=0.1)
+    assert "only matrices of LoRA left" in frozen.conclusion.sentence
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".pt"])
 def test_a_list_of_arrays_in_the_order_of_the_state_dict_is_read(tmp_path: Path, suffix: str) -> None:
     """As Flower has it: no names, before and after in files of their own."""

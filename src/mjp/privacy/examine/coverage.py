@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from mjp.common.errors import InputError
+from mjp.common.parameter_names import plain_name
 from mjp.privacy.info import UpdateInfo
+from mjp.privacy.update import Update
 
 LABELS = "the classes of the pictures, from the gradient of the classifier"
 FEATURES = "the features of a picture before the classifier, up to their scale: inverting features is a known attack"
+MIN_COSINE = 0.9  # between weights before and after local steps
+MAX_COSINE = 0.3  # between weights and a gradient
 MIN_NUMBERS = 1000  # of a matrix that is looked at: among fewer, Gaussian noise has no large ones either
 MAX_RATIO = 4.0  # largest to median magnitude: of gradients 20 and more, of noise 5, of a few steps of Adam 1 to 4
 
@@ -34,6 +40,31 @@ def optimizer_gaps(steps: Mapping[str, Tensor], info: UpdateInfo) -> list[Gap]:
             Gap("the numbers are about equally large, as after steps of Adam or signed SGD: state --optimizer", span)
         ]
     return []
+
+
+def check_kind(update: Update, changes: Mapping[str, Tensor], model: nn.Module) -> None:
+    """Refuse weights that are called gradients, and gradients that are called weights: no attack would see anything.
+
+    changes: as `changes_of` has them. Weights after a few steps point where the weights before point; gradients do not.
+    """
+    weights = {plain_name(name): p.detach().double() for name, p in model.named_parameters() if p.ndim >= 2}
+    names = [name for name in changes if name in weights and bool(weights[name].any())]
+    if not names:
+        return
+    before = torch.cat([weights[name].flatten() for name in names])
+    change = torch.cat([changes[name].double().flatten() for name in names])
+    sent = before - change if update.info.kind == "fedavg" else change
+    cosine = float(torch.nn.functional.cosine_similarity(before, sent, 0).abs())
+    if update.info.kind == "fedavg" and cosine < MAX_COSINE:
+        raise InputError(
+            "the update is stated as weights after local steps, but it has nothing in common with the weights before: "
+            "state kind gradient or delta, or the weights at which it was made"
+        )
+    if update.info.kind != "fedavg" and cosine > MIN_COSINE:
+        raise InputError(
+            f"the update is stated as a {update.info.kind}, but it holds the weights themselves: state kind fedavg, "
+            "with steps and lr"
+        )
 
 
 def drop_adapters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

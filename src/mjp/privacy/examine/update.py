@@ -14,7 +14,7 @@ from mjp.privacy.arrays import is_list, name_list, plain_tensors
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.combination import parse
 from mjp.privacy.examine.conclusion import Findings, conclude, explains_update
-from mjp.privacy.examine.coverage import Gap, drop_adapters, optimizer_gaps, parameter_gaps
+from mjp.privacy.examine.coverage import Gap, check_kind, drop_adapters, optimizer_gaps, parameter_gaps
 from mjp.privacy.examine.finding import Finding, Verdict
 from mjp.privacy.examine.subject import public_model
 from mjp.privacy.examine.trial import try_attack
@@ -23,7 +23,7 @@ from mjp.privacy.network import as_mjp, shared_network
 from mjp.privacy.server.prior import Prior
 from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, View
-from mjp.privacy.update import Update, check_tensors, read_update
+from mjp.privacy.update import Update, changes_of, check_tensors, read_update
 
 Weights = Mapping[str, Tensor] | Sequence[Any] | Path | str
 Info = UpdateInfo | Mapping[str, Any]
@@ -112,15 +112,28 @@ def open_update(
         "localize_weight": network.config.localize_weight if localizes else 0.0,
     }
     full_info = UpdateInfo(**{**defaults, **stated})
-    update = Update(drop_adapters(tensors), full_info)
+    update = _without_adapters(tensors, full_info, network)
     weights_known = before is not None or pretrained or not (isinstance(model, str) and model.startswith("timm:"))
     prior = prior if isinstance(prior, Prior) else find_prior(prior, subject.size)
     target = OpenUpdate(update, subject, network, prior, weights_known)
-    gaps = parameter_gaps(tensors)
-    if not target.is_empty:
-        view = View(update, network, target.prior)  # checks names, shapes and numbers before anything is tried
-        gaps += optimizer_gaps(view.gradients, full_info)
+    if target.is_empty:
+        adapters = {name: tensor for name, tensor in tensors.items() if name not in drop_adapters(tensors)}
+        return replace(target, gaps=tuple(parameter_gaps(adapters)))
+    view = View(update, network, target.prior)  # checks names, shapes and numbers before anything is tried
+    changes = changes_of(update, network)
+    if weights_known:
+        check_kind(update, changes, network)
+    gaps = [*parameter_gaps({**tensors, **changes}), *optimizer_gaps(view.gradients, full_info)]
     return replace(target, gaps=tuple(gaps))
+
+
+def _without_adapters(tensors: dict[str, Tensor], info: UpdateInfo, network: MJP) -> Update:
+    """What the update says about the public model: nothing where frozen weights are sent along with adapters."""
+    update = Update(drop_adapters(tensors), info)
+    if not 0 < len(update.tensors) < len(tensors):
+        return update
+    frozen = not any(bool(change.any()) for change in changes_of(update, network).values())
+    return Update({}, info) if frozen else update
 
 
 def attack_update(
