@@ -18,6 +18,7 @@ MAX_BEAM = 1024  # where the first LayerNorm does
 MAX_NUMBERS = 4_000_000  # pixels of all candidates
 SHARPNESS = 0.25  # the share of each of three views of the pixels in their log-likelihood
 MIN_PROBABILITY = 0.9  # of a candidate among the candidates
+MAX_MOVE = 10.0  # over the median, of the squared distance of a point from the answer of the closed form
 PASSES = 6  # over all patches, each given the neighbours that the last one recovered
 
 
@@ -54,6 +55,10 @@ def choose_points(
         best = probability.argmax(1)
         point = candidates[torch.arange(len(best)), best]
         certain = (probability.amax(1) > MIN_PROBABILITY) & (~cosets.decoys | _surrounded(exact, view.grid))
+        if len(cosets.basis) == 0:  # one point alone has nothing to be compared with
+            moved = energies[0][:, 0]
+            rounded = (point - answer).abs().amax(1) < 1
+            certain &= rounded | (moved <= MAX_MOVE * moved[cosets.solved].median())
         last, exact = levels, cosets.solved & certain & _better(candidates, probability, point, answer)
         levels = torch.where(exact.unsqueeze(1), point, answer)
         if torch.equal(levels, last):

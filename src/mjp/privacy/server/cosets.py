@@ -23,7 +23,7 @@ DEVIATIONS = 10  # of the estimated noise, within which an integer point satisfi
 # patch: the span itself may be noisier than the patches
 ATTEMPTS = ((24, 2.0), (24, 10.0), (80, 0.6), (80, 2.0), (80, 10.0))
 ROUGHNESS = 20.0  # levels that patches may have in any direction: some are far rougher than the prior expects
-WIDTH = 64  # integer points of the reduced pixels that are tried for every patch
+WIDTH = 16  # integer points of the reduced pixels that are tried for every patch
 MAX_OPEN = 40  # dimensions: beyond, the reduction takes minutes
 
 
@@ -59,7 +59,7 @@ def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
         reduced = reduce_open(free, covariance, factor * typical, pixels)
         basis = integer_basis(reduced, free, float(tolerance.max()))
         for rows in (free, _sharpened(free, basis)) if len(basis) else (free,):
-            points, error = integer_points(reduced, origin, rows, answer, WIDTH)
+            points, error = integer_points(reduced, origin, rows, answer, WIDTH, tolerance)
             attempts.append(Cosets(points, basis[:0] if rows is free else basis, error < tolerance, view.mask))
             if _worth(attempts[-1]) >= _worth(best):
                 best = attempts[-1]

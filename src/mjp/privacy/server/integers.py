@@ -73,8 +73,13 @@ def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor:
     return full[(error < tolerance) & (error < MAX_SHARE * size)]
 
 
-def integer_points(reduced: Reduced, origin: Tensor, free: Tensor, target: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """(N, P) integer points near origin + span(F), of those near the target, and (N,) the errors of `extend`."""
+def integer_points(
+    reduced: Reduced, origin: Tensor, free: Tensor, target: Tensor, width: int, tolerance: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """(N, P) integer points near origin + span(F), and (N,) the errors of `extend`.
+
+    Of `width` points near the target, the nearest whose error is within the (N,) tolerance, or else the best of all.
+    """
     inside = torch.linalg.qr(free[:, reduced.pixels].T)[0]
     base = origin[:, reduced.pixels]
     start = base + (target[:, reduced.pixels] - base) @ inside @ inside.T  # satisfies the equations
@@ -82,7 +87,8 @@ def integer_points(reduced: Reduced, origin: Tensor, free: Tensor, target: Tenso
     points, errors = [], []
     for row, candidates in enumerate(near):
         full, error = extend(candidates, origin[row], free, reduced.pixels)
-        best = error.argmin()
+        fits = error < (error.min() if tolerance is None else tolerance[row])
+        best = fits.int().argmax() if bool(fits.any()) else error.argmin()
         points.append(full[best])
         errors.append(error[best])
     return torch.stack(points), torch.stack(errors)
