@@ -10,7 +10,9 @@ PATIENCE = 120  # seconds until a process counts as stuck; none needs more than 
 
 # a server that has imported everything forks processes in no time, from a state in which nothing was computed yet
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["mjp.training.engine", "mjp.segmentation.train", "segmentation_models_pytorch"])
+PROCESSES.set_forkserver_preload(
+    ["mjp.training.engine", "mjp.aladin.training.engine", "mjp.segmentation.train", "segmentation_models_pytorch"]
+)
 
 
 def start(task: Callable[..., None], *arguments: Any) -> Any:

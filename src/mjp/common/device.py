@@ -1,8 +1,19 @@
-"""The device that a person named."""
+"""The device that a person named, and the precision to compute in."""
+
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 
 from mjp.common.errors import InputError
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def autocast(amp: str, device: torch.device) -> Any:
+    """Mixed precision, bf16 or fp16; none changes nothing."""
+    kind = AUTOCAST.get(amp)
+    return nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
 
 
 def pick_device(name: str, local: int = 0) -> torch.device:

@@ -29,6 +29,19 @@ class World(NamedTuple):
             dist.all_reduce(values)
         return values
 
+    def gather(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors of all processes, whose sizes may differ; without gradients."""
+        if self.size == 1:
+            return [values.detach()]
+        sizes = [torch.zeros(values.ndim, dtype=torch.int64, device=self.device) for _ in range(self.size)]
+        dist.all_gather(sizes, torch.tensor(values.shape, device=self.device))
+        shapes = [tuple(slice(size) for size in shape.tolist()) for shape in sizes]
+        padded = values.new_zeros(torch.stack(sizes).amax(0).tolist())
+        padded[shapes[self.rank]] = values.detach()
+        everyone = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(everyone, padded)
+        return [tensor[shape] for tensor, shape in zip(everyone, shapes, strict=True)]
+
     def agree(self, answer: bool) -> bool:
         """What the leading process says: clocks differ, and all must do the same."""
         if self.size > 1:

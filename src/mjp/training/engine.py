@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
+from mjp.common.device import autocast
 from mjp.common.distributed import World, join
 from mjp.common.errors import InputError
 from mjp.common.progress import say
-from mjp.common.runs.checkpoint import load_checkpoint
+from mjp.common.runs.checkpoint import load_checkpoint, weights_of
 from mjp.common.runs.log import draw_curve
 from mjp.common.runs.resumable import ResumableRun
 from mjp.common.seeds import STEP, derive_seed
@@ -47,7 +48,6 @@ from mjp.training.order import Batches, epoch_length, epoch_order
 from mjp.training.pretrained import Loaded
 from mjp.training.summary import summary_lines
 
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MicroBatches = list[tuple[Tensor, ...]]  # images, labels, numbers of unreadable pictures; hashes, if jigsaws stick
 
 
@@ -177,7 +177,7 @@ class Run(ResumableRun[TrainConfig]):
 
     def _accumulate(self, network: Any, images: Tensor, labels: Tensor, plan: Any) -> Tensor:
         """Forward and backward pass of one micro-batch; its share of (loss, DAL, right answers)."""
-        with self._autocast():
+        with autocast(self.config.amp, self.world.device):
             out = network(images, plan)
             weight = localize_weight(self.config, self.step / self.steps_per_epoch)
             loss = self.criterion(out.logits, labels) + weight * out.dal
@@ -210,10 +210,10 @@ class Run(ResumableRun[TrainConfig]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "model": _weights(self.model),
+            "model": weights_of(self.model),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "ema": None if self.ema is None else _weights(self.ema.module),
+            "ema": None if self.ema is None else weights_of(self.ema.module),
             "unreadable": self.unreadable.gather(),
             "new": sorted(self.new),
             "key": self.jigsaws.check_value,
@@ -268,12 +268,3 @@ class Run(ResumableRun[TrainConfig]):
 
     def _evaluated(self) -> MJP:
         return self.model if self.ema is None else self.ema.module
-
-    def _autocast(self) -> Any:
-        kind = AUTOCAST.get(self.config.amp)
-        return nullcontext() if kind is None else torch.autocast(self.world.device.type, dtype=kind)
-
-
-def _weights(model: MJP) -> dict[str, Tensor]:
-    """All tensors by name, without where the model stands in drawing plans of its own: a run draws them by step."""
-    return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith("_extra_state")}

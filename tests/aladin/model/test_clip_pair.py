@@ -16,8 +16,9 @@ from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.clip_pair import Pair, make_pair, same_width
 from mjp.aladin.model.config import AladinConfig
 from mjp.aladin.model.shipped import find_aladin
-from mjp.aladin.training.engine import train
+from mjp.aladin.training.engine import AladinRun, train
 from mjp.common.errors import InputError
+from mjp.common.fingerprint import fingerprint
 from mjp.pictures.decode import open_rgb
 
 NAME = "open_clip:tiny/random"
@@ -85,6 +86,35 @@ def test_the_alignment_is_trained_on_top(tmp_path: Path) -> None:
     assert not (folder / "backbone").exists()  # it stays where open_clip has it
     with pytest.raises(InputError, match="has its own vectors"):
         settings(data, tmp_path, phase="distill", model=shape)
+
+
+def test_the_image_tower_is_trained_beside_the_published_pair(pair: Pair, tmp_path: Path) -> None:
+    data = captioned_pictures(tmp_path / "data")
+    shape = {"backbone": NAME, "text": "open_clip"}
+    before = fingerprint(pair.model.state_dict())
+    config = settings(data, tmp_path, phase="joint", epochs=1, train_backbone=True, chunk=3, model=shape)
+    run = AladinRun(config)
+    folder = run.train()
+    assert fingerprint(pair.model.state_dict()) == before  # others who loaded it have it as it was
+    model = Aladin.load(folder)
+    assert model.backbone_trained
+    assert (folder / "backbone.safetensors").is_file()
+    assert fingerprint(model.vision.model.state_dict()) == fingerprint(run.model.vision.model.state_dict())
+    image, texts = torch.rand(1, 3, 32, 32), ["red sky"]
+    untrained = find_aladin(NAME)
+    assert torch.equal(model.encode_texts(texts).vector, untrained.encode_texts(texts).vector)  # its tower is frozen
+    assert not torch.allclose(model.encode_pictures(image).vector, untrained.encode_pictures(image).vector)
+    index_pictures(data / "images", tmp_path / "index", model=folder, workers=0, device="cpu")
+    matches = open_index(tmp_path / "index").search("red sky", k=4)
+    assert all(match.alignment is not None for match in matches)
+    (folder / "backbone.safetensors").unlink()
+    with pytest.raises(InputError, match=r"backbone\.safetensors"):
+        _ = Aladin.load(folder).vision
+
+
+def test_training_the_tower_without_its_vectors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--train-backbone both with --phase joint"):
+        settings(tmp_path, tmp_path, train_backbone=True, model={"backbone": NAME, "text": "open_clip"})
 
 
 def test_what_is_wrong_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import nn
 from torch.nn.functional import normalize
 
 from aladin.tiny import WIDTH as FEATURES
 from aladin.tiny import tokens
 from mjp.aladin.data.classes import CLASSES, class_number
-from mjp.aladin.model import aladin
+from mjp.aladin.evaluate.seeds import training_of
+from mjp.aladin.model import saved_backbone
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.class_codes import WIDTH, ClassCodes
 from mjp.aladin.model.config import AladinConfig
@@ -48,7 +50,7 @@ def saved(folder: Path, **changes: Any) -> Aladin:
 
 @pytest.fixture(autouse=True)
 def _tiny_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (aladin, channel):
+    for module in (saved_backbone, channel):
         monkeypatch.setattr(module, "find_backbone", vision)
     monkeypatch.setattr(Vision, "width", property(lambda self: FEATURES + WIDTH))
 
@@ -73,6 +75,8 @@ def test_the_command_saves_a_model_whose_codes_are_wider(tmp_path: Path, monkeyp
     monkeypatch.setattr(channel, "fit", lambda model, generator: 0.0)
     saved(tmp_path / "base")
     folder = train_channel(config_from({"phase": "classes", "init": tmp_path / "base", "out": tmp_path / "run"}))
+    assert training_of(folder) == training_of(tmp_path / "run")
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["phase"] == "classes"
     model = Aladin.load(folder)
     given = tokens()
     wide = given._replace(

@@ -13,13 +13,15 @@ from torch import Tensor
 
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.codes import Encoded
 from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.training import engine as module
+from mjp.aladin.training import objective
 from mjp.aladin.training.build import learning_rate
+from mjp.aladin.training.compared import Sides
 from mjp.aladin.training.config import AladinTraining
 from mjp.aladin.training.engine import MAX_SCALE, AladinRun, train
 from mjp.aladin.training.losses import listnet, triplet
+from mjp.aladin.training.objective import alignment_scores
 from mjp.common.errors import InputError
 from processes import exit_code, start
 
@@ -104,7 +106,7 @@ def test_the_frozen_teacher_has_no_dropout(data: Path, home: Path, prepared: Pat
     run = AladinRun(settings(data, home, phase="distill", teacher=teacher, model={"dropout": 0.5}))
     numbers, captions = [0, 1, 2], [0, 3, 5]
     run.model.train()
-    scores = [run._alignment(*run._encoded(numbers, [0, 0, 0], captions)) for _ in range(2)]
+    scores = [alignment_scores(run.config, run.model, run.embed(numbers, [0, 0, 0], captions)) for _ in range(2)]
     assert torch.equal(scores[0], scores[1])
     assert not scores[0].requires_grad
     model = Aladin.load(teacher)
@@ -124,35 +126,35 @@ def test_joint_training_moves_everything(data: Path, home: Path) -> None:
 
 def test_the_student_does_not_teach_the_alignment_head(data: Path, home: Path) -> None:
     run = AladinRun(settings(data, home, phase="joint", objective="distill"))
-    pictures, texts = run._encoded([0, 1, 2, 3], [0] * 4, [0, 2, 4, 6])
-    run._losses(pictures, texts, run.corpus.same([0, 1, 2, 3], [0, 2, 4, 6]))["distill"].backward()
+    sides = run.embed([0, 1, 2, 3], [0] * 4, [0, 2, 4, 6])
+    run._losses(sides, run.corpus.same([0, 1, 2, 3], [0, 2, 4, 6]))["distill"].backward()
     assert run.model.text_align.weight.grad is None
     assert run.model.text_encoder.cls.grad is not None
 
 
-def step_of(run: AladinRun) -> tuple[Encoded, Encoded, Tensor]:
-    """Encoded pictures and texts of four pictures, without dropout, and which belong together."""
+def step_of(run: AladinRun) -> tuple[Sides, Tensor]:
+    """What is compared of four pictures and their captions, without dropout, and which belong together."""
     numbers, captions = [0, 1, 2, 3], [0, 2, 4, 6]
     run.model.eval()
-    return *run._encoded(numbers, [0] * 4, captions), run.corpus.same(numbers, captions)
+    return run.embed(numbers, [0] * 4, captions), run.corpus.same(numbers, captions)
 
 
 def test_the_student_learns_scores_at_the_scale_of_the_teacher(data: Path, home: Path, prepared: Path) -> None:
     scales: dict[str, Any] = {"teacher_scale": 3.0, "student_scale": 5.0}
     run = AladinRun(settings(data, home, phase="distill", teacher=prepared / "run", objective="distill", **scales))
-    pictures, texts, same = step_of(run)
-    matched = run.model.vectors(pictures, text=False) @ run.model.vectors(texts, text=True).T
-    expected = listnet(5 * matched, 3 * run._alignment(pictures, texts))
-    torch.testing.assert_close(run._losses(pictures, texts, same)["distill"], expected)
+    sides, same = step_of(run)
+    matched = sides.pictures.vector @ sides.texts.vector.T
+    expected = listnet(5 * matched, 3 * alignment_scores(run.config, run.model, sides))
+    torch.testing.assert_close(run._losses(sides, same)["distill"], expected)
 
 
 def test_negatives_become_harder_until_they_are_the_hardest(data: Path, home: Path) -> None:
     run = AladinRun(settings(data, home, hard_warmup=2.0))  # two epochs of three steps
-    pictures, texts, same = step_of(run)
-    scores = run._alignment(pictures, texts)
+    sides, same = step_of(run)
+    scores = alignment_scores(run.config, run.model, sides)
     for run.step, hardness in ((0, 0.0), (3, 0.5), (6, 1.0), (9, 1.0)):
         expected = triplet(scores, same, margin=0.2, hardness=hardness)
-        torch.testing.assert_close(run._losses(pictures, texts, same)["align"], expected)
+        torch.testing.assert_close(run._losses(sides, same)["align"], expected)
 
 
 @pytest.mark.parametrize(("phase", "scales"), [("joint", [1.5, 2.5]), ("distill", [1.5, 1.5])])
@@ -169,7 +171,7 @@ def test_the_average_of_the_weights_is_what_is_saved(data: Path, home: Path) -> 
     run = AladinRun(settings(data, home, ema=0.5))
     saved = weights(run.train())
     assert run.ema is not None
-    assert all(torch.equal(saved[name], value) for name, value in run.ema.module.state_dict().items())
+    assert all(torch.equal(saved[name], value) for name, value in run.ema.module["aladin"].state_dict().items())
     assert not torch.equal(saved["text_align.weight"], run.model.text_align.weight)
 
 
@@ -234,20 +236,23 @@ def dying_task(config: AladinTraining, steps: int) -> None:
 
     update = AladinRun.update
 
-    def fragile(self: AladinRun, numbers: list[int]) -> dict[str, float]:
+    def fragile(self: AladinRun, numbers: list[int], images: Tensor | None = None) -> dict[str, float]:
         if self.step == steps:
             os.kill(os.getpid(), signal.SIGKILL)
-        return update(self, numbers)
+        return update(self, numbers, images)
 
     AladinRun.update = fragile  # type: ignore[method-assign]
     train(config)
 
 
-def test_killed_it_continues_to_the_same_bits(data: Path, home: Path) -> None:
-    whole = train(settings(data, home, out=home / "whole"))
-    config = settings(data, home, out=home / "killed", checkpoint_minutes=0)
+@pytest.mark.parametrize("trained", [False, True])
+def test_killed_it_continues_to_the_same_bits(data: Path, home: Path, trained: bool) -> None:
+    changes: dict[str, Any] = {"phase": "joint", "train_backbone": True, "chunk": 3} if trained else {}
+    whole = train(settings(data, home, out=home / "whole", **changes))
+    config = settings(data, home, out=home / "killed", checkpoint_minutes=0, **changes)
     assert exit_code(start(dying_task, config, 4)) == -9
     again = train(config)
+    assert Aladin.load(whole).hash == Aladin.load(again).hash  # the backbone's weights count
     assert (whole / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
 
 
@@ -293,7 +298,7 @@ def test_too_few_pictures_and_a_missing_teacher_are_refused(data: Path, home: Pa
 
 
 def test_a_loss_that_is_no_number_stops_the_run(data: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "triplet", lambda scores, same, **_: scores.sum() * float("nan"))
+    monkeypatch.setattr(objective, "triplet", lambda scores, same, **_: scores.sum() * float("nan"))
     with pytest.raises(InputError, match="not finite, in step 1"):
         train(settings(data, home))
 

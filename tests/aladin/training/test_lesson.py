@@ -11,7 +11,7 @@ from torch import nn
 
 from aladin.tiny import backbone, captioned_pictures, settings
 from mjp.aladin.data.classes import CLASSES
-from mjp.aladin.model import aladin
+from mjp.aladin.model import aladin, saved_backbone
 from mjp.aladin.model.backbones import find_backbone
 from mjp.aladin.model.class_codes import ClassCodes
 from mjp.aladin.model.vision import Vision
@@ -44,7 +44,7 @@ def _classifier(monkeypatch: pytest.MonkeyPatch) -> None:
             head = nn.Linear(24, CLASSES)
         return replace(find_backbone(name, size), classes=ClassCodes(head))
 
-    for module in (aladin, build):
+    for module in (saved_backbone, build):
         monkeypatch.setattr(module, "find_backbone", find)
     monkeypatch.setattr(engine, "draw_curve", lambda *arguments: None)
 
@@ -74,7 +74,7 @@ def test_both_phases_learn_classes_and_the_teacher_stays(home: Path) -> None:
 def test_a_continued_model_starts_where_the_other_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new parts start at nothing: tokens and vectors are the same, a weighted score is the mean, not the sum."""
     with monkeypatch.context() as plain:
-        for module in (aladin, build):
+        for module in (saved_backbone, build):
             plain.setattr(module, "find_backbone", find_backbone)
         base = train(settings(home / "data", home, phase="joint", out=home / "base", objective="infonce"))
     run = AladinRun(run_settings(home, out=home / "more", init=base, model={"alignment": "weighted"}))
@@ -108,7 +108,7 @@ def test_what_is_true_is_what_the_classifier_says(home: Path) -> None:
 
 
 def test_a_backbone_without_classes_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (aladin, build):
+    for module in (saved_backbone, build):
         monkeypatch.setattr(module, "find_backbone", find_backbone)
     with pytest.raises(InputError, match="lite0:classes"):
         AladinRun(run_settings(home, out=home / "plain"))

@@ -1,4 +1,5 @@
-"""One split of a captioned data set as training and evaluation read it: tokens from disk, by number."""
+"""One split of a captioned data set as training and evaluation read it, by number: tokens from disk, or pictures if the
+backbone is being trained."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +9,11 @@ import torch
 from torch import Tensor
 
 from mjp.aladin.data.captions import Captioned, all_captions, owners
-from mjp.aladin.data.features import PictureFeatures, digest, text_features, word_rows
+from mjp.aladin.data.features import LivePictures, PictureFeatures, digest, text_features, word_rows
 from mjp.aladin.data.token_file import TokenFile, fill, token_file
-from mjp.aladin.model.aladin import Aladin, evaluating
+from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes, Encoded, joined
+from mjp.aladin.model.eval_mode import evaluating
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokens import Tokens
 from mjp.common.fingerprint import fingerprint
@@ -25,13 +27,22 @@ class Corpus:
     """Pictures and captions of a split, by number; captions are numbered consecutively."""
 
     def __init__(
-        self, model: Aladin, data: list[Captioned], cache: Path, *, views: int = 1, workers: int, max_unreadable: int
+        self,
+        model: Aladin,
+        data: list[Captioned],
+        cache: Path,
+        *,
+        views: int = 1,
+        workers: int,
+        max_unreadable: int,
+        live: bool = False,
     ) -> None:
+        """`live`: the backbone will change, so pictures are read anew every time."""
         settings: dict[str, Any] = {"views": views, "workers": workers, "max_unreadable": max_unreadable}
         self.cache = cache
         self.views = views
-        self.features = PictureFeatures(cache, data, model.vision, **settings)
-        self.items = self.features.items
+        self.source = (LivePictures if live else PictureFeatures)(cache, data, model.vision, **settings)
+        self.items = self.source.items
         self.texts = all_captions(self.items)
         self.owner = torch.tensor(owners(self.items))
         self.first = torch.cat([torch.zeros(1, dtype=torch.int64), torch.bincount(self.owner).cumsum(0)]).tolist()
@@ -39,7 +50,25 @@ class Corpus:
         if model.pieces is None:  # the text encoder is frozen: its tokens are computed only once
             self.word_file = text_features(cache, self.texts, model.frozen_text)
 
+    @property
+    def live(self) -> LivePictures | None:
+        return self.source if isinstance(self.source, LivePictures) else None
+
+    @property
+    def features(self) -> PictureFeatures:
+        assert isinstance(self.source, PictureFeatures)
+        return self.source
+
+    def token_batches(self, model: Aladin, batches: list[list[int]]) -> Iterator[Tokens]:
+        """Tokens of batches of pictures: from disk, or by the model's backbone as it is now."""
+        if self.live is None:
+            yield from map(self.tokens, batches)
+        else:
+            pictures = self.live.batches([[(number, 0) for number in batch] for batch in batches])
+            yield from map(model.vision.tokens, pictures)
+
     def tokens(self, numbers: list[int], views: list[int] | None = None) -> Tokens:
+        """From disk."""
         views = views or [0] * len(numbers)
         return self.features.read([self.features.place(n, view) for n, view in zip(numbers, views, strict=True)])
 
@@ -89,9 +118,10 @@ class TeacherTokens:
 
 def encode_corpus(model: Aladin, corpus: Corpus) -> tuple[Codes, Codes]:
     """Codes of every picture, each encoded once, and of every caption."""
-    device, pictures = model.log_scale.device, range(len(corpus.items))
+    device, numbers = model.log_scale.device, _parts(range(len(corpus.items)))
     with torch.no_grad(), evaluating(model):
-        parts = [model.codes(on(device, corpus.tokens(part))) for part in batches(pictures, "encoding pictures")]
+        tokens = track(corpus.token_batches(model, numbers), "encoding pictures", total=len(numbers))
+        parts = [model.codes(on(device, batch)) for batch in tokens]
     return joined(parts), encode_captions(model, corpus)
 
 
@@ -109,4 +139,8 @@ def on(device: torch.device, batch: T) -> T:
 
 def batches(numbers: range, what: str) -> Iterator[list[int]]:
     """The numbers in batches, with progress."""
-    return track([list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)], what)
+    return track(_parts(numbers), what)
+
+
+def _parts(numbers: range) -> list[list[int]]:
+    return [list(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH)]

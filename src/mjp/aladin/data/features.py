@@ -1,7 +1,11 @@
-"""Features of frozen encoders on disk: backbone tokens of pictures, and tokens of texts."""
+"""Features of frozen encoders on disk: backbone tokens of pictures, and tokens of texts; pictures for a trained one."""
 
 import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,18 +21,18 @@ from mjp.common.progress import Progress, say
 from mjp.pictures.decode import UnreadablePicture, open_rgb
 
 
-class PictureFeatures:
-    """Backbone tokens of pictures in one or several views; `items` are the readable pictures."""
+class CheckedPictures(ABC):
+    """Pictures that were all read once, with a row on disk for each; `items` are the readable ones."""
 
     def __init__(
-        self, cache: Path, data: list[Captioned], vision: Vision, *, views: int, workers: int, max_unreadable: int
+        self, file: TokenFile, data: list[Captioned], vision: Vision, *, views: int, workers: int, max_unreadable: int
     ) -> None:
         self.data = data
         self.vision = vision
-        self.rows = [(number, view) for view in range(views) for number in range(len(data))]
+        self.workers = workers
+        self.file = file
         # view by view, so that more views extend the file of fewer views
-        self.key = {"kind": "pictures", **vision.identity(), "files": _files(data)}
-        self.file = token_file(cache, self.key, vision.width)
+        self.rows = [(number, view) for view in range(views) for number in range(len(data))]
         with self.file.filling():
             self._fill(workers)
         broken = {place % len(data) for place in self.file.unreadable() if place < len(self.rows)}
@@ -38,6 +42,32 @@ class PictureFeatures:
         if not self.items:
             raise InputError(f"none of the {len(data)} pictures can be read")
 
+    @abstractmethod
+    def rows_of(self, images: list[Tensor]) -> Rows:
+        """What is kept on disk of readable pictures."""
+
+    def _fill(self, workers: int, batch: int = 32) -> None:
+        start = len(self.file)
+        missing = _Pictures(self.data, self.vision, self.rows[start:])
+        loader = DataLoader(missing, batch, num_workers=workers, collate_fn=list)
+        with Progress(len(self.rows), "reading pictures", initial=start, unit="picture") as progress:
+            for images in loader:
+                self.file.append(self._rows(images))
+                progress.advance(len(images))
+
+    def _rows(self, images: list[Tensor | None]) -> Rows:
+        readable = [image for image in images if image is not None]
+        rows = iter(self.rows_of(readable) if readable else [])
+        return [torch.zeros(0, self.file.width) if image is None else next(rows) for image in images]
+
+
+class PictureFeatures(CheckedPictures):
+    """Tokens of a frozen backbone in one or several views."""
+
+    def __init__(self, cache: Path, data: list[Captioned], vision: Vision, **settings: Any) -> None:
+        self.key = {"kind": "pictures", **vision.identity(), "files": _files(data)}
+        super().__init__(token_file(cache, self.key, vision.width), data, vision, **settings)
+
     def place(self, number: int, view: int = 0) -> int:
         """The row of the `number`-th readable picture."""
         return view * len(self.data) + self.readable[number]
@@ -46,40 +76,58 @@ class PictureFeatures:
         cls, patches, valid = self.file.read(places)
         return Tokens(cls, patches, valid, torch.zeros_like(valid))
 
-    def _fill(self, workers: int, batch: int = 32) -> None:
-        start = len(self.file)
-        missing = _Pictures(self, range(start, len(self.rows)))
-        loader = DataLoader(missing, batch, num_workers=workers, collate_fn=list)
-        with Progress(len(self.rows), "picture features", initial=start, unit="picture") as progress:
-            for images in loader:
-                self.file.append(self._tokens(images))
-                progress.advance(len(images))
+    def rows_of(self, images: list[Tensor]) -> Rows:
+        tokens = self.vision.tokens(torch.stack(images))
+        return list(torch.cat([tokens.cls.unsqueeze(1), tokens.patches], 1))
 
-    def _tokens(self, images: list[Tensor | None]) -> Rows:
-        readable = [image for image in images if image is not None]
-        empty = torch.zeros(0, self.file.width)
-        if not readable:
-            return [empty] * len(images)
-        tokens = self.vision.tokens(torch.stack(readable))
-        rows = iter(torch.cat([tokens.cls.unsqueeze(1), tokens.patches], 1))
-        return [empty if image is None else next(rows) for image in images]
+
+class LivePictures(CheckedPictures):
+    """The pictures themselves, for a backbone that is trained. On disk is only which of them can be read."""
+
+    def __init__(self, cache: Path, data: list[Captioned], vision: Vision, **settings: Any) -> None:
+        file = token_file(cache, {"kind": "readable", "files": _files(data)}, 1)
+        super().__init__(file, data, vision, **settings | {"views": 1})
+
+    def rows_of(self, images: list[Tensor]) -> Rows:
+        return [torch.zeros(1, 1)] * len(images)
+
+    def batches(self, batches: list[list[tuple[int, int]]]) -> Iterator[Tensor]:
+        """(B, 3, H, W) for every batch of (number of a readable picture, view)."""
+        rows = [(self.readable[number], view) for batch in batches for number, view in batch]
+        ends = list(accumulate((len(batch) for batch in batches), initial=0))
+        places = [list(range(*pair)) for pair in pairwise(ends)]
+        pictures = _Pictures(self.data, self.vision, rows, must_be_readable=True)
+        # a generator of its own: the loader must not advance the global one
+        yield from DataLoader(
+            pictures,
+            batch_sampler=places,
+            num_workers=self.workers,
+            generator=torch.Generator(),
+            collate_fn=torch.stack,
+        )
 
 
 class _Pictures(torch.utils.data.Dataset[Tensor | None]):
-    """Prepared pictures by place; None if one cannot be read."""
+    """Prepared pictures by (number, view); None if one cannot be read."""
 
-    def __init__(self, features: PictureFeatures, places: range) -> None:
-        self.features = features
-        self.places = places
+    def __init__(
+        self, data: list[Captioned], vision: Vision, rows: list[tuple[int, int]], *, must_be_readable: bool = False
+    ) -> None:
+        self.data = data
+        self.prepare = vision.prepare
+        self.rows = rows
+        self.must_be_readable = must_be_readable
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.rows)
 
     def __getitem__(self, k: int) -> Tensor | None:
-        number, view = self.features.rows[self.places[k]]
+        number, view = self.rows[k]
         try:
-            return self.features.vision.prepare(open_rgb(self.features.data[number].path), view, seed=number)
+            return self.prepare(open_rgb(self.data[number].path), view, seed=number)
         except UnreadablePicture:
+            if self.must_be_readable:
+                raise
             return None
 
 

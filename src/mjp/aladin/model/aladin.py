@@ -10,13 +10,11 @@ FOLDER/
   config.json         AladinConfig, fingerprints of the frozen parts, the model's hash
   model.safetensors   the trained weights; a frozen lite0 or MiniLM stays in its own package
   tokenizer.json      what a trained text encoder needs beside its weights
-  backbone/           the backbone, unless it comes from a package
+  backbone/           the backbone, unless it comes from a package; backbone.safetensors if that one was trained
 """
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -28,13 +26,15 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from mjp.aladin.model.alignment import align
-from mjp.aladin.model.backbones import find_backbone, is_packaged
+from mjp.aladin.model.backbones import is_packaged
 from mjp.aladin.model.class_channel import ClassChannel, beside_patches, beside_words
 from mjp.aladin.model.class_codes import WIDTH as CODE_WIDTH
 from mjp.aladin.model.codes import Codes, Encoded
 from mjp.aladin.model.config import AladinConfig
 from mjp.aladin.model.encoders import MatchingHead, TokenEncoder, zero_linear
+from mjp.aladin.model.eval_mode import evaluating
 from mjp.aladin.model.saved import FORMAT, read_model_config
+from mjp.aladin.model.saved_backbone import load_backbone, save_backbone, trainable
 from mjp.aladin.model.text import FrozenTextEncoder, PieceTable, TrainedTextEncoder, Words
 from mjp.aladin.model.text_encoders import text_encoder_module
 from mjp.aladin.model.tokens import Tokens, canonical_order
@@ -49,7 +49,6 @@ from mjp.method.plan import Plan
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
-BACKBONE = "backbone"
 
 
 class Aladin(nn.Module):
@@ -135,6 +134,10 @@ class Aladin(nn.Module):
     def vectors(self, encoded: Encoded, *, text: bool) -> Tensor:
         return self.matching(*encoded, text=text)
 
+    def pair_vectors(self, tokens: Tokens | Words) -> Tensor | None:
+        """The embedding that a pretrained pair has for its input, which takes the place of the matching head."""
+        return normalize(tokens.cls[:, : self.embedding], dim=-1) if self.embedding else None
+
     def alignment(self, pictures: Codes, texts: Codes) -> Tensor:
         """S^a (B, C)."""
         return align(pictures.tokens, pictures.valid, texts.tokens, texts.valid, mode=self.config.alignment)
@@ -149,7 +152,7 @@ class Aladin(nn.Module):
         text = isinstance(tokens, Words)
         encoded = self.encode_words(tokens) if isinstance(tokens, Words) else self.encode_tokens(tokens)
         unknown = torch.zeros_like(tokens.valid) if isinstance(tokens, Words) else tokens.unknown
-        own = normalize(tokens.cls[:, : self.embedding], dim=-1) if self.embedding else None
+        own = self.pair_vectors(tokens)
         vectors = self.vectors(encoded, text=text) if own is None else own
         codes = Codes(vectors, self.aligned(encoded, text=text), encoded.valid, unknown)
         if self.channel is None:
@@ -185,9 +188,8 @@ class Aladin(nn.Module):
 
     @cached_property
     def vision(self) -> Vision:
-        saved = None if self.home is None else self.home / BACKBONE
-        name = self.config.backbone if saved is None or not saved.is_dir() else str(saved)
-        vision = find_backbone(name, self.config.image_size)
+        name = self.config.backbone
+        vision = load_backbone(name, self.config.image_size, self.home, trained=self.backbone_trained)
         if json.loads(json.dumps(vision.identity())) != self.vision_identity:
             raise InputError(f"the backbone {name} is not the one that this model was trained with: its weights differ")
         vision.model.to(self.log_scale.device)
@@ -203,6 +205,20 @@ class Aladin(nn.Module):
                 "weights differ"
             )
         return encoder
+
+    def train_backbone(self) -> nn.Module:
+        """Give the model a copy of its backbone to train; `settle_backbone` follows before it is saved."""
+        vision = trainable(self.vision)
+        self.vision = vision
+        return vision.model
+
+    def settle_backbone(self) -> None:
+        """Take the weights that the backbone has now for those that belong to the model."""
+        self.vision_identity = json.loads(json.dumps(self.vision.identity()))
+
+    @property
+    def backbone_trained(self) -> bool:
+        return bool(self.vision_identity.get("trained", False))
 
     # saving and loading
 
@@ -222,8 +238,8 @@ class Aladin(nn.Module):
         if self.pieces is not None:
             description = self.pieces.description + "\n"
             write_atomically(folder / TOKENIZER, lambda path: path.write_text(description, encoding="utf-8"))
-        if not is_packaged(self.config.backbone):
-            self.vision.model.save_pretrained(folder / BACKBONE)  # type: ignore[operator]
+        if self.backbone_trained or not is_packaged(self.config.backbone):
+            save_backbone(self.vision, self.config.backbone, folder)
         config = {
             "format": FORMAT,
             "hash": self.hash,
@@ -274,16 +290,3 @@ def load_text(config: AladinConfig, folder: Path) -> TrainedTextEncoder | None:
         return cast(TrainedTextEncoder, module.restore(config, description))
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a tokenizer of mjp aladin: copy or train the model again") from error
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, whatever mode its parts are in; afterwards each as before."""
-    training = [module for module in model.modules() if module.training]  # empty in use: nothing to do
-    try:
-        for module in training:
-            module.training = False
-        yield
-    finally:
-        for module in training:
-            module.training = True

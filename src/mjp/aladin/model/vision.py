@@ -1,4 +1,4 @@
-"""Frozen vision backbones, and how a picture becomes their input."""
+"""Vision backbones, and how a picture becomes their input."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,8 @@ MIN_AREA = 0.6  # smallest share of the picture that a random view shows
 
 @dataclass(frozen=True)
 class Vision:
-    """A backbone in eval mode. Not a torch module: it is not trained, and its weights are not saved among ours."""
+    """A backbone in eval mode, also while it is trained: batch norm keeps its statistics, and chunks of a batch give
+    what the whole batch gives. Not a torch module: its weights are not saved among ours."""
 
     name: str
     model: nn.Module
@@ -28,10 +29,15 @@ class Vision:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     classes: ClassCodes | None = None  # appended to every token
+    trained: bool = False  # with the model, by --train-backbone
 
     @torch.no_grad()
     def tokens(self, images: Tensor, plan: Plan | None = None) -> Tokens:
         """Tokens of (B, 3, H, W) images from `prepare`."""
+        return self.live_tokens(images, plan)
+
+    def live_tokens(self, images: Tensor, plan: Plan | None = None) -> Tokens:
+        """The same with gradients."""
         device = next(self.model.parameters()).device
         tokens = vision_tokens(self.model, images.to(device), plan)
         if self.classes is None:
@@ -57,7 +63,9 @@ class Vision:
         weights = fingerprint(self.model.state_dict())
         codes = {} if self.classes is None else {"classes": fingerprint({"codes": self.classes.codes})}
         embedding = {"embedding": self.model.embedding} if hasattr(self.model, "summary_and_patches") else {}
-        return {"weights": weights, "size": self.size, "mean": self.mean, "std": self.std, **codes, **embedding}
+        trained = {"trained": True} if self.trained else {}
+        common = {"weights": weights, "size": self.size, "mean": self.mean, "std": self.std}
+        return {**common, **codes, **embedding, **trained}
 
 
 def crop(size: tuple[int, int], view: int, seed: int) -> tuple[tuple[float, float, float, float], bool]:

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
+from timm.optim import create_optimizer_v2, param_groups_weight_decay
 
 from mjp.aladin.data.captions import Captioned, all_captions
 from mjp.aladin.data.classes import all_class_texts
@@ -28,6 +30,19 @@ def learning_rate(config: AladinTraining, epoch: float) -> float:
     return config.lr * (0.01 + 0.99 * (1 + math.cos(math.pi * min(way, 1.0))) / 2)
 
 
+def build_optimizer(config: AladinTraining, model: Aladin) -> torch.optim.Optimizer:
+    """AdamW. `lr_scale` of a group is the factor of its learning rate."""
+    options: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+    if not config.train_backbone:
+        return create_optimizer_v2(model, "adamw", **options)
+    groups: list[dict[str, Any]] = []
+    for part, factor in ((model, 1.0), (model.vision.model, config.backbone_lr)):
+        spared = getattr(part, "no_weight_decay", set)()
+        decayed = param_groups_weight_decay(part, config.weight_decay, no_weight_decay_list=spared)
+        groups += [{**group, "lr_scale": factor} for group in decayed]
+    return create_optimizer_v2(groups, "adamw", **options)
+
+
 def fresh_model(config: AladinTraining, data: list[Captioned]) -> Aladin:
     """A model of the configured shape, with a text encoder made for the captions."""
     shape = config.model
@@ -49,8 +64,13 @@ def continued(config: AladinTraining, vision: Vision) -> Aladin:
     assert config.init is not None
     base = find_aladin(str(config.init))
     assert base.home is not None
+    if base.backbone_trained:
+        if base.config.backbone != config.model.backbone:
+            raise InputError(f"{config.init} has trained its backbone: give --model.backbone {base.config.backbone}")
+        vision = base.vision
     text = load_text(base.config, base.home)
     model = Aladin(config.model, vision.identity(), vision.width, text, text_weights=base.text_weights)
+    model.vision = vision
     try:
         absent, foreign = model.load_state_dict(base.state_dict(), strict=False)
     except RuntimeError as error:

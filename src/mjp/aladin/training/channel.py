@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from mjp.aladin.data.classes import CLASSES, draw_text, membership
-from mjp.aladin.model.aladin import Aladin, evaluating, load_text
+from mjp.aladin.model.aladin import Aladin, load_text
 from mjp.aladin.model.backbones import find_backbone
+from mjp.aladin.model.eval_mode import evaluating
 from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.training.config import AladinTraining
 from mjp.common.errors import InputError
+from mjp.common.files import write_atomically
 from mjp.common.progress import track
 from mjp.common.seeds import derive_seed
 
@@ -32,6 +34,7 @@ def train_channel(config: AladinTraining) -> Path:
     loss = fit(model, torch.Generator().manual_seed(derive_seed(config.seed)))
     print(f"loss {loss:.3f}")
     model.save(config.folder / "model")
+    write_atomically(config.folder / "config.yaml", lambda path: path.write_text(config.to_yaml(), encoding="utf-8"))
     return config.folder / "model"
 
 

@@ -16,10 +16,12 @@ from mjp.common.validate import number, whole
 # the smallest values of a run's numbers
 LEAST_WHOLE = {
     **dict.fromkeys(("views", "captions", "epochs", "batch_size", "eval_every", "log_every", "limit", "stop_after"), 1),
+    "chunk": 1,
     **{"workers": 0, "max_unreadable": 0, "classes": 0},
 }
 LEAST_REAL = {
     **dict.fromkeys(("lr", "weight_decay", "warmup_epochs", "clip_grad", "margin", "hard_warmup"), 0.0),
+    "backbone_lr": 0.0,
     **{"teacher_scale": 1e-6, "student_scale": 1e-6},
 }
 
@@ -78,7 +80,16 @@ class AladinTraining:
     epochs: int = 20
     """Passes over the pictures."""
     batch_size: int = 128
-    """Pictures per step."""
+    """Pictures per step and process. Every picture has the captions of all others, in all processes, as negatives."""
+    chunk: int | None = None
+    """Pictures per graph: larger batches in the memory of this many, for one more forward pass; the gradient is that
+    of the whole batch."""
+    train_backbone: bool = False
+    """Train the backbone too, with --phase align or joint. Its features are then computed in every step."""
+    backbone_lr: float = 0.01
+    """Learning rate of the backbone as a factor of --lr."""
+    amp: Literal["none", "bf16", "fp16"] = "none"
+    """Mixed precision of the encoders and of a trained backbone; scores and losses stay in full precision."""
     lr: float = 1e-3
     """Largest learning rate of AdamW."""
     weight_decay: float = 0.05
@@ -124,10 +135,30 @@ class AladinTraining:
             raise InputError(f"--ema must be below 1, not {self.ema}: at 1 the weights of the start would be saved")
         if self.guide is not None and self.phase != "align":
             raise InputError("--guide teaches the alignment head: it goes with --phase align, --teacher with distill")
-        if self.model.text == "open_clip" and self.phase != "align":
-            raise InputError("a pair of open_clip has its own vectors: train its alignment alone, with --phase align")
+        self._check_backbone()
         if self.batch_size < 2:
             raise InputError("--batch-size must be at least 2: a picture needs another one to be distinguished from")
+
+    def _check_backbone(self) -> None:
+        if self.train_backbone and self.phase not in ("align", "joint"):
+            raise InputError(
+                "--train-backbone goes with --phase align or joint: the others start from trained encoders"
+            )
+        if self.train_backbone and (self.classes or self.model.backbone == "lite0:classes"):
+            raise InputError(
+                "--train-backbone would change what the backbone says of classes: use --model.backbone lite0, without "
+                "--classes"
+            )
+        if self.model.text == "open_clip" and self.phase != ("joint" if self.train_backbone else "align"):
+            raise InputError(
+                "a pair of open_clip has its own vectors: train its alignment alone with --phase align, or with "
+                "--train-backbone both with --phase joint"
+            )
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a step computes alignment scores, to learn them or to teach them."""
+        return self.phase != "distill" or "distill" in self.objective
 
     @property
     def folder(self) -> Path:
@@ -190,7 +221,7 @@ def _read(config: AladinTraining) -> dict[str, bool]:
     return {
         **{"teacher": not aligns, "objective": matches, "align_objective": aligns},
         **{"margin": hinges, "hard_warmup": hinges, "student_scale": scaled, "learn_scale": scaled},
-        "patch_share": aligns,
+        **{"patch_share": aligns, "backbone_lr": config.train_backbone},
         "teacher_scale": taught or config.guide is not None,
         **{f"model.{name}": aligns for name in sorted(frozen)},  # a student has its teacher's
     }

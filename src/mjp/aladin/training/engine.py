@@ -4,69 +4,82 @@
     run.train()                    epochs of steps; evaluates on dev, logs, writes checkpoints
 
 Folder, resume, checkpoints and log are those of every training run: common/runs/resumable.py. Whatever is random is
-seeded anew from (seed, step): interrupted runs resume bit-exactly.
+seeded anew from (seed, step): interrupted runs resume bit-exactly. Under torchrun every process embeds its own
+pictures and captions, and the loss is that of all of them together (cached_step.py).
 """
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
+from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from timm.optim import create_optimizer_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from mjp.aladin.data.captions import load_captions, training_splits
-from mjp.aladin.data.corpus import Corpus, TeacherTokens, encode_corpus, on
-from mjp.aladin.evaluate.metrics import ranks, recall
-from mjp.aladin.model.aladin import Aladin, evaluating
-from mjp.aladin.model.alignment import align
-from mjp.aladin.model.codes import Encoded
-from mjp.aladin.model.tokens import Tokens, some_patches
-from mjp.aladin.training.build import fresh_model, learning_rate, student_of_teacher
+from mjp.aladin.data.captions import Captioned, load_captions, training_splits
+from mjp.aladin.data.corpus import Corpus, TeacherTokens
+from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.training.build import build_optimizer, fresh_model, learning_rate, student_of_teacher
+from mjp.aladin.training.cached_step import Chunk, cached_backward, sum_gradients
 from mjp.aladin.training.channel import train_channel
+from mjp.aladin.training.compared import Compared, Sides
 from mjp.aladin.training.config import FREE_TO_CHANGE, AladinTraining
+from mjp.aladin.training.dev import dev_recall
+from mjp.aladin.training.embed import Embedder
 from mjp.aladin.training.guide import Guide, calibrate
-from mjp.aladin.training.lesson import ClassLessons, Lesson
-from mjp.aladin.training.losses import graded, infonce, listnet, triplet
-from mjp.common.device import pick_device
-from mjp.common.distributed import World
+from mjp.aladin.training.lesson import ClassLessons
+from mjp.aladin.training.objective import caption_losses, class_losses
+from mjp.common.device import autocast, pick_device
+from mjp.common.distributed import World, join
 from mjp.common.errors import InputError
 from mjp.common.progress import say
+from mjp.common.runs.checkpoint import weights_of
 from mjp.common.runs.log import draw_curve
 from mjp.common.runs.resumable import ResumableRun
 from mjp.common.seeds import SAMPLE, STEP, derive_seed
 from mjp.training.order import epoch_order
 
 MAX_SCALE = 100.0
-CLASS_WEIGHT = 0.5  # of the second lesson: captions come first
 
 
 def train(config: AladinTraining) -> Path:
     """Train, or continue, one run; the folder of the trained model."""
-    return train_channel(config) if config.phase == "classes" else AladinRun(config).train()
+    with join(config.device) as world:
+        if world.size > 1 and (config.classes or config.phase == "classes"):
+            raise InputError("classes are learned in one process: run it without torchrun")
+        return train_channel(config) if config.phase == "classes" else AladinRun(config, world).train()
+
+
+class Batch(NamedTuple):
+    """What a step of all processes is about."""
+
+    numbers: list[int]  # of pictures
+    views: list[int]  # of each
+    captions: list[int]  # some of every picture, in their order
+    generator: torch.Generator  # for what is drawn later in the step
 
 
 class AladinRun(ResumableRun[AladinTraining]):
     """Everything a run consists of, and the loop over it."""
 
-    def __init__(self, config: AladinTraining) -> None:
-        super().__init__(config, World(0, 1, pick_device(config.device)), free=FREE_TO_CHANGE)
+    def __init__(self, config: AladinTraining, world: World | None = None) -> None:
+        super().__init__(config, world or World(0, 1, pick_device(config.device)), free=FREE_TO_CHANGE)
         self.device = self.world.device
         train, dev = (split[: config.limit] for split in training_splits(load_captions(config.data, config.pictures)))
-        torch.manual_seed(derive_seed(config.seed))  # torch draws weights from the global generator
-        self.model = student_of_teacher(config) if config.phase == "distill" else fresh_model(config, train)
-        self.model = self.model.to(self.device)
-        self.model.matching_trained = config.phase != "align" or self.model.embedding > 0
+        self.model = self._initial_model(train)
+        self.trained = nn.ModuleDict({"aladin": self.model})
+        if config.train_backbone:
+            self.trained["backbone"] = self.model.train_backbone()
         common: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
-        self.corpus = Corpus(self.model, train, config.cache, views=config.views, **common)
-        self.dev = Corpus(self.model, dev, config.cache, **common)
-        self.steps_per_epoch = len(self.corpus.items) // config.batch_size
+        self.corpus = Corpus(self.model, train, config.cache, views=config.views, live=config.train_backbone, **common)
+        self.dev = Corpus(self.model, dev, config.cache, live=config.train_backbone, **common)
+        self.steps_per_epoch = len(self.corpus.items) // self.step_size
         if self.steps_per_epoch == 0:
             raise InputError(
-                f"one step takes {config.batch_size} pictures, {config.data} has {len(self.corpus.items)} for "
+                f"one step takes {self.step_size} pictures, {config.data} has {len(self.corpus.items)} for "
                 "training: lower --batch-size"
             )
         self.teacher_scale = config.teacher_scale
@@ -76,125 +89,140 @@ class AladinRun(ResumableRun[AladinTraining]):
         if config.phase == "distill":
             self.frozen = TeacherTokens(self.model, self.corpus)
             self._calibrate()
-        self.optimizer = create_optimizer_v2(self.model, "adamw", lr=config.lr, weight_decay=config.weight_decay)
-        self.ema = ModelEmaV3(self.model, decay=config.ema) if config.ema else None
+        self.embed = Embedder(config, self.model, self.corpus, self.frozen)
+        self.optimizer = build_optimizer(config, self.model)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.amp == "fp16")
+        self.ema = ModelEmaV3(self.trained, decay=config.ema) if config.ema else None
+
+    def _initial_model(self, data: list[Captioned]) -> Aladin:
+        if not self.world.leads:
+            self.world.wait()  # one process downloads
+        torch.manual_seed(derive_seed(self.config.seed))  # torch draws weights from the global generator
+        student = self.config.phase == "distill"
+        model = (student_of_teacher(self.config) if student else fresh_model(self.config, data)).to(self.device)
+        model.vision.model.to(self.device)
+        if self.world.leads:
+            self.world.wait()
+        model.matching_trained = self.config.phase != "align" or model.embedding > 0
+        return model
+
+    @property
+    def step_size(self) -> int:
+        """Pictures per step, over all processes."""
+        return self.config.batch_size * self.world.size
 
     def train(self) -> Path:
         with self.opened():
             for epoch in self.epochs():
                 if self.epoch_is_complete and self.config.phase == "joint" and "distill" in self.config.objective:
                     self._calibrate()  # the teacher has changed
-                for numbers in self.steps(epoch, self.batches(epoch)):
-                    self.add(self.update(numbers))
+                for numbers, images in self.steps(epoch, self.batches(epoch)):
+                    self.add(self.update(numbers, images))
                 if self.epoch_is_complete:
                     self.finish_epoch(epoch)
             return self.finish() if self.is_complete else self.folder
 
-    def batches(self, epoch: int) -> Iterator[list[int]]:
-        """The pictures of each step of the rest of an epoch."""
-        order, size = epoch_order(self.corpus.items, self.config.seed, epoch, 1), self.config.batch_size
-        for step in range(self.step - epoch * self.steps_per_epoch, self.steps_per_epoch):
-            yield order[step * size : (step + 1) * size]
+    def batches(self, epoch: int) -> Iterator[tuple[list[int], Tensor | None]]:
+        """The pictures of each step of the rest of an epoch; for a trained backbone, those of this process opened."""
+        order, size = epoch_order(self.corpus.items, self.config.seed, epoch, 1), self.step_size
+        first = epoch * self.steps_per_epoch
+        steps = range(self.step, first + self.steps_per_epoch)
+        numbers = [order[(step - first) * size : (step - first + 1) * size] for step in steps]
+        if self.corpus.live is None:
+            return zip(numbers, repeat(None), strict=False)
+        batches = (self._draw(step, part) for step, part in zip(steps, numbers, strict=True))
+        pictures = [list(zip(b.numbers, b.views, strict=True))[self._share()] for b in batches]
+        return zip(numbers, self.corpus.live.batches(pictures), strict=True)
 
-    def update(self, numbers: list[int]) -> dict[str, float]:
+    def _share(self) -> slice:
+        """The pictures of a step that this process embeds."""
+        size = self.config.batch_size
+        return slice(self.world.rank * size, (self.world.rank + 1) * size)
+
+    def _draw(self, step: int, numbers: list[int]) -> Batch:
+        generator = torch.Generator().manual_seed(derive_seed(self.config.seed, step, SAMPLE))
+        views = torch.randint(self.config.views, (len(numbers),), generator=generator).tolist()
+        return Batch(numbers, views, self._draw_captions(numbers, generator), generator)
+
+    def update(self, numbers: list[int], images: Tensor | None = None) -> dict[str, float]:
         """One optimizer step on these pictures; its losses and the norm of the gradient."""
         config = self.config
         self.model.train()  # in distill the teacher has no dropout: its encoders do not run, their tokens are on disk
+        rate = learning_rate(config, self.step / self.steps_per_epoch)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(config, self.step / self.steps_per_epoch)
-        torch.manual_seed(derive_seed(config.seed, self.step, STEP))  # dropout
-        generator = torch.Generator().manual_seed(derive_seed(config.seed, self.step, SAMPLE))
-        views = torch.randint(config.views, (len(numbers),), generator=generator).tolist()
-        captions = self._draw_captions(numbers, generator)
-        same = self.corpus.same(numbers, captions).to(self.device)
-        pictures, texts = self._encoded(numbers, views, captions)
-        guided = None if self.guide is None else self.guide.scores(numbers, views, captions)
-        parts = self._losses(pictures, texts, same, guided)
-        if self.lessons is not None:
-            parts |= self._class_losses(pictures, self.lessons.draw(numbers, views, generator))
-        loss = torch.stack(list(parts.values())).sum()
+            group["lr"] = rate * group.get("lr_scale", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_grad)
-        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
-            self.stop_at_bad_step(loss.item())
-        self.optimizer.step()
+        parts = self.backward(self._draw(self.step, numbers), images)
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.trained.parameters(), config.clip_grad).item()
+        losses = {f"train_{name}": value.item() for name, value in parts.items()}
+        loss = torch.stack(list(parts.values())).sum().item()
+        if not math.isfinite(loss) or not (self.scaler.is_enabled() or math.isfinite(norm)):
+            self.stop_at_bad_step(loss)  # fp16 may have an infinite norm now and then: the scaler leaves that step out
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         with torch.no_grad():
-            for scale in (self.model.log_scale, self.model.log_align_scale):
+            for scale in self._scales():
                 scale.clamp_(max=math.log(MAX_SCALE))
         if self.ema is not None:
-            self.ema.update(self.model, self.step)
-        losses = {f"train_{name}": value.item() for name, value in parts.items()}
-        return {"train_loss": loss.item(), **losses, "gradient_norm": norm.item()}
+            self.ema.update(self.trained, self.step)
+        return {"train_loss": loss, **losses, "gradient_norm": norm}
 
-    def _encoded(self, numbers: list[int], views: list[int], captions: list[int]) -> tuple[Encoded, Encoded]:
-        if self.frozen is not None:
-            pictures, texts = self.frozen.read(numbers, views, captions)
-            return on(self.device, pictures), on(self.device, texts)
-        tokens, words = self.corpus.tokens(numbers, views), self.corpus.words(self.model, captions)
-        tokens = self._seen(tokens)
-        return self.model.encode_tokens(on(self.device, tokens)), self.model.encode_words(on(self.device, words))
+    def backward(self, batch: Batch, images: Tensor | None = None) -> dict[str, Tensor]:
+        """The gradient of the loss of all processes, in their parameters; the parts of the loss."""
+        same = self.corpus.same(batch.numbers, batch.captions).to(self.device)
+        guided = None if self.guide is None else self.guide.scores(batch.numbers, batch.views, batch.captions)
 
-    def _seen(self, tokens: Tokens) -> Tokens:
-        """A share of the patches while encoders are trained; a frozen teacher has seen all of them."""
-        return tokens if self.frozen is not None else some_patches(tokens, self.config.patch_share)
+        def losses(sides: Sides) -> dict[str, Tensor]:
+            parts = self._losses(sides, same, guided)
+            return parts if self.lessons is None else parts | self._class_losses(sides.pictures, batch)
 
-    def _losses(
-        self, pictures: Encoded, texts: Encoded, same: Tensor, guided: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """The parts of the loss. A frozen alignment head does not learn; none learns from its student."""
-        config, model = self.config, self.model
-        hinge = {"margin": config.margin, "hardness": min(1.0, self.step / max(1, self._steps(config.hard_warmup)))}
-        parts: dict[str, Tensor] = {}
-        aligned = torch.zeros_like(same, dtype=torch.float32)
-        if config.phase != "distill" or "distill" in config.objective:
-            aligned = self._alignment(pictures, texts)
-        if config.phase != "distill":
-            parts["align"] = (
-                triplet(aligned, same, **hinge)
-                if config.align_objective == "triplet"
-                else infonce(model.log_align_scale.exp() * aligned, same)
-            )
-        if guided is not None:
-            parts["guide"] = listnet(model.log_align_scale.exp() * aligned, guided)
-        if config.phase == "align":
-            return parts
-        matched = model.vectors(pictures, text=False) @ model.vectors(texts, text=True).T
-        scaled = model.log_scale.exp() * matched
-        if "distill" in config.objective:
-            parts["distill"] = listnet(scaled, (self.teacher_scale or 1.0) * aligned)
-        if "infonce" in config.objective:
-            parts["infonce"] = infonce(scaled, same)
-        if config.objective == "triplet":
-            parts["triplet"] = triplet(matched, same, **hinge)
+        parts = cached_backward(self._chunks(batch, images), losses, self.world, self.scaler.scale)
+        sum_gradients(self.trained.parameters(), self._scales(), self.world)
         return parts
 
-    def _class_losses(self, captioned: Encoded, lesson: Lesson) -> dict[str, Tensor]:
-        """What either head makes of classes, in the pictures of the step and in those of the lesson."""
-        model, device = self.model, self.device
-        with torch.set_grad_enabled(self.frozen is None), nullcontext() if self.frozen is None else evaluating(model):
-            tokens = on(device, self._seen(lesson.tokens))
-            pictures, texts = model.encode_tokens(tokens), model.encode_words(model.words(lesson.texts))
-        pictures = Encoded(*(torch.cat(both) for both in zip(captioned, pictures, strict=True)))
-        relevance, parts = lesson.relevance.to(device), dict[str, Tensor]()
-        if self.config.phase != "distill":
-            aligned = self._alignment(pictures, texts)
-            parts["align_classes"] = CLASS_WEIGHT * graded(model.log_align_scale.exp() * aligned, relevance)
-        if self.config.phase != "align":
-            matched = model.vectors(pictures, text=False) @ model.vectors(texts, text=True).T
-            parts["match_classes"] = CLASS_WEIGHT * graded(model.log_scale.exp() * matched, relevance)
-        return parts
+    def _chunks(self, batch: Batch, images: Tensor | None) -> list[Chunk]:
+        """This process's part of the batch, in chunks that can be embedded again to the same bits."""
+        share = self._share()
+        if images is None and self.corpus.live is not None:
+            rows = list(zip(batch.numbers, batch.views, strict=True))[share]
+            images = next(self.corpus.live.batches([rows]))
+        numbers, views = batch.numbers[share], batch.views[share]
+        size = self.config.chunk or len(numbers)
+        seed = partial(derive_seed, self.config.seed, self.step)
+        single = size >= len(numbers) and self.world.size == 1
 
-    def _alignment(self, pictures: Encoded, texts: Encoded) -> Tensor:
-        model = self.model
-        with torch.set_grad_enabled(self.frozen is None):
-            patches, words = model.aligned(pictures, text=False), model.aligned(texts, text=True)
-            return align(patches, pictures.valid, words, texts.valid, mode=model.config.alignment)
+        def chunk(start: int) -> Sides:
+            part = slice(start, start + size)
+            members = set(numbers[part])
+            captions = [c for c in batch.captions if int(self.corpus.owner[c]) in members]
+            torch.manual_seed(seed(STEP) if single else seed(share.start + start, STEP))  # dropout
+            pictures = None if images is None else images[part]
+            with autocast(self.config.amp, self.device):
+                return self.embed(numbers[part], views[part], captions, pictures)
+
+        return [partial(chunk, start) for start in range(0, len(numbers), size)]
+
+    def _losses(self, sides: Sides, same: Tensor, guided: Tensor | None = None) -> dict[str, Tensor]:
+        hardness = min(1.0, self.step / max(1, round(self.config.hard_warmup * self.steps_per_epoch)))
+        scales: dict[str, Any] = {"hardness": hardness, "teacher_scale": self.teacher_scale}
+        return caption_losses(self.config, self.model, sides, same, guided=guided, **scales)
+
+    def _class_losses(self, captioned: Compared, batch: Batch) -> dict[str, Tensor]:
+        assert self.lessons is not None
+        lesson = self.lessons.draw(batch.numbers, batch.views, batch.generator)
+        return class_losses(
+            self.config, self.model, captioned, self.embed.lesson(lesson), lesson.relevance.to(self.device)
+        )
+
+    def _scales(self) -> tuple[nn.Parameter, nn.Parameter]:
+        return self.model.log_scale, self.model.log_align_scale
 
     def _calibrate(self) -> None:
         """Set T, unless it is given."""
         if self.config.teacher_scale is None:
-            self.teacher_scale = calibrate(self.model, self.dev, self.config.batch_size)
+            scale = torch.tensor(calibrate(self.model, self.dev, self.step_size), dtype=torch.float64)
+            self.teacher_scale = (self.world.sum(scale.to(self.device)) / self.world.size).item()  # the same in all
 
     def _draw_captions(self, numbers: list[int], generator: torch.Generator) -> list[int]:
         """Some captions of every picture, drawn without replacement."""
@@ -208,7 +236,7 @@ class AladinRun(ResumableRun[AladinTraining]):
     def finish_epoch(self, epoch: int) -> None:
         """Evaluate on dev if it is time, log, and save."""
         config, result = self.config, dict[str, Any]()
-        if (epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs:
+        if self.world.leads and ((epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs):
             heads = {"alignment": config.phase != "distill", "matching": config.phase != "align"}
             result = dev_recall(self._evaluated(), self.dev, **heads)
         losses = {name: total / self.steps_per_epoch for name, total in self.sums.items()}
@@ -216,21 +244,24 @@ class AladinRun(ResumableRun[AladinTraining]):
         self.write("epoch", epoch=epoch + 1, **losses, **scales, **result)
         self.save()
         scores = ", ".join(f"{name} {value:.1f}" for name, value in result.items() if "rsum" in name)
-        say(f"epoch {epoch + 1}: loss {losses['train_loss']:.4f}" + (f", dev {scores}" if scores else ""))
+        if self.world.leads:
+            say(f"epoch {epoch + 1}: loss {losses['train_loss']:.4f}" + (f", dev {scores}" if scores else ""))
 
     def finish(self) -> Path:
         """Training curve and final model."""
         config = self.config
         title = f"ALADIN, {config.phase}" + ("" if config.phase == "align" else f", {config.objective}")
-        draw_curve(self.log, self.folder / "curve.png", title, "rsum", "rsum on dev")
-        self._evaluated().save(self.folder / "model")
+        if self.world.leads:
+            draw_curve(self.log, self.folder / "curve.png", title, "rsum", "rsum on dev")
+            model = self._evaluated()
+            if config.train_backbone:
+                model.settle_backbone()
+            model.save(self.folder / "model")
+        self.world.wait()
         return self.folder / "model"
 
     def _evaluated(self) -> Aladin:
-        return self.model if self.ema is None else self.ema.module
-
-    def _steps(self, epochs: float) -> int:
-        return round(epochs * self.steps_per_epoch)
+        return self.model if self.ema is None else self.ema.module["aladin"]
 
     def _teacher(self) -> str | None:
         """The hash of whoever teaches."""
@@ -239,9 +270,11 @@ class AladinRun(ResumableRun[AladinTraining]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "model": self.model.state_dict(),
-            "ema": None if self.ema is None else self.ema.module.state_dict(),
+            "model": weights_of(self.model),
+            **({"backbone": weights_of(self.trained["backbone"])} if self.config.train_backbone else {}),
+            "ema": None if self.ema is None else weights_of(self.ema.module),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "teacher_scale": self.teacher_scale,
             "teacher": self._teacher(),
         }
@@ -251,26 +284,13 @@ class AladinRun(ResumableRun[AladinTraining]):
             teacher = self.config.guide or self.config.teacher
             raise InputError(f"the run had another teacher than {teacher}: give it that one, or another --out")
         self.model.load_state_dict(state["model"])
+        if self.config.train_backbone:
+            self.trained["backbone"].load_state_dict(state["backbone"])
+        self.scaler.load_state_dict(state["scaler"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.ema is not None:
             self.ema.module.load_state_dict(state["ema"])
         self.teacher_scale = state["teacher_scale"]
 
     def readings(self, steps: int, seconds: float, waited: float) -> dict[str, Any]:
-        return {"lr": self.optimizer.param_groups[0]["lr"], "pictures_s": steps * self.config.batch_size / seconds}
-
-
-def dev_recall(model: Aladin, corpus: Corpus, *, alignment: bool, matching: bool) -> dict[str, float]:
-    """Recall on a corpus by either head; `rsum` is the matching head's if there is one."""
-    pictures, texts = encode_corpus(model, corpus)
-    measures: dict[str, float] = {}
-    scores: dict[str, Tensor] = {}
-    if alignment:
-        scores["align_"] = model.alignment(pictures, texts)
-    if matching:
-        scores["match_"] = pictures.vector @ texts.vector.T
-    for name, matrix in scores.items():
-        result = recall(ranks(matrix.cpu(), corpus.owner))
-        measures |= {f"{name}i2t_r1": result.i2t[0], f"{name}t2i_r1": result.t2i[0], f"{name}rsum": result.rsum}
-        measures["rsum"] = result.rsum
-    return measures
+        return {"lr": self.optimizer.param_groups[0]["lr"], "pictures_s": steps * self.step_size / seconds}

@@ -48,10 +48,11 @@ class Guide:
 def calibrate(model: Aladin, dev: Corpus, batch: int) -> float:
     """The scale T of a teacher by the dev pairs, in blocks of the size of a step."""
     device, blocks, size = model.log_scale.device, [], min(batch, len(dev.items))
-    for start in range(0, min(CALIBRATION_BLOCKS * size, len(dev.items) - size + 1), size):
-        numbers = list(range(start, start + size))
+    starts = range(0, min(CALIBRATION_BLOCKS * size, len(dev.items) - size + 1), size)
+    parts = [list(range(start, start + size)) for start in starts]
+    for numbers, tokens in zip(parts, dev.token_batches(model, parts), strict=True):
         captions = [dev.first[n] for n in numbers]
-        tokens, words = dev.tokens(numbers), dev.words(model, captions)
+        words = dev.words(model, captions)
         scores = model.alignment(model.codes(on(device, tokens)), model.codes(on(device, words)))
         blocks.append((scores, dev.same(numbers, captions).to(device)))
     return calibrated_scale(blocks)

@@ -4,8 +4,9 @@ mjp aladin train --phase align --data FLICKR8K
 
 mjp aladin train --phase distill --data FLICKR8K --teacher out/aladin-align
 
-Tokens of the frozen backbone are computed once and cached in --cache. Interrupted runs resume bit-exactly: rerun the
-same command.
+Tokens of the frozen backbone are computed once and cached in --cache; --train-backbone computes them in every step and
+trains the backbone too. Under torchrun a step takes --batch-size pictures per process. Interrupted runs resume
+bit-exactly: rerun the same command.
 """
 
 from mjp.aladin.training.config import AladinTraining, parse_arguments

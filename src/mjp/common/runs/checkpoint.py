@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from mjp.common.errors import InputError, first_line
 from mjp.common.files import write_atomically
-from mjp.common.weights import read_torch
+from mjp.common.weights import EXTRA_STATE, read_torch
 
 FORMAT = "mjp-training-2"
 
@@ -55,6 +56,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise InputError(f"{path} is not a checkpoint of mjp train: {_advice(path)}")
     return state
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """All tensors by name, without where a model stands in drawing plans of its own: a run draws them by step."""
+    return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(EXTRA_STATE)}
 
 
 def _advice(path: Path) -> str:
