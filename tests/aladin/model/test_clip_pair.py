@@ -11,6 +11,8 @@ from torch.nn.functional import normalize
 from aladin.gallery import make_gallery
 from aladin.tiny import captioned_pictures, settings
 from mjp.aladin import index_pictures, open_index
+from mjp.aladin.evaluate.config import EvalConfig
+from mjp.aladin.evaluate.run import evaluate_models
 from mjp.aladin.model import clip_pair
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.clip_pair import Pair, make_pair, same_width
@@ -19,7 +21,9 @@ from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.training.engine import AladinRun, train
 from mjp.common.errors import InputError
 from mjp.common.fingerprint import fingerprint
+from mjp.common.results import read_results
 from mjp.pictures.decode import open_rgb
+from mjp.report.page import write_page
 
 NAME = "open_clip:tiny/random"
 VISION: Any = {"layers": 1, "width": 24, "head_width": 12, "patch_size": 8, "image_size": 32}
@@ -110,6 +114,20 @@ def test_the_image_tower_is_trained_beside_the_published_pair(pair: Pair, tmp_pa
     (folder / "backbone.safetensors").unlink()
     with pytest.raises(InputError, match=r"backbone\.safetensors"):
         _ = Aladin.load(folder).vision
+
+
+def test_eval_leaves_out_an_alignment_that_nobody_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = captioned_pictures(tmp_path / "data")
+    common: Any = {"data": data, "out": tmp_path / "eval", "cache": tmp_path / "cache", "workers": 0, "fold": 6}
+    evaluate_models(EvalConfig(models=(NAME,), device="cpu", latency=(), **common))
+    model = read_results(tmp_path / "eval").body["models"][NAME]
+    assert set(model["scorers"]) == set(model["ndcg25"]) == {"vector"}
+    assert model["scorers"]["vector"]["retention_percent"] is None
+    assert model["backbone_trained"] is False
+    printed = capsys.readouterr().out
+    assert "alignment and two stages are left out" in printed
+    assert f"{NAME}: backbone {NAME}, frozen" in printed
+    write_page(tmp_path / "report.html", [tmp_path / "eval"], title="")  # can be reported on
 
 
 def test_training_the_tower_without_its_vectors_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from mjp.aladin.data.captions import Captioned
 from mjp.aladin.data.classes import class_number, kinds, plain_name, with_article
 from mjp.aladin.data.corpus import Corpus, encode_corpus
 from mjp.aladin.evaluate.metrics import rerank
-from mjp.aladin.evaluate.scorers import ALIGNMENT, TWO_STAGE, VECTOR, scores_of
+from mjp.aladin.evaluate.scorers import ALIGNMENT, TWO_STAGE, VECTOR, trained_scores
 from mjp.aladin.model.aladin import Aladin
 from mjp.common.stats import Bootstrap
 from mjp.pictures.sets import Folder
@@ -75,14 +75,13 @@ def measure_labels(model: Aladin, corpus: Corpus, pictures: Folder, k: int, *, s
     for way, queries in (("name", class_queries), ("kind", kind_queries)):
         asked = queries(pictures.classes, labels)
         if asked.texts:
-            scores = scores_of(model, codes, model.encode_texts(asked.texts))
-            used = scores if model.matching_trained else {ALIGNMENT: scores[ALIGNMENT]}
-            results[way] = _measured({name: matrix.T for name, matrix in used.items()}, asked, k, seed)
+            scores = trained_scores(model, codes, model.encode_texts(asked.texts))
+            results[way] = _measured({name: matrix.T for name, matrix in scores.items()}, asked, k, seed)
     return results
 
 
 def _measured(scores: dict[str, Tensor], queries: Queries, k: int, seed: int) -> dict[str, Any]:
-    if VECTOR in scores:
+    if VECTOR in scores and ALIGNMENT in scores:
         scores = {**scores, TWO_STAGE: rerank(scores[VECTOR], scores[ALIGNMENT], k)}
     right = queries.right.double()
     sizes = right.sum(1, keepdim=True)

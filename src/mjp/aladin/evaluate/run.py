@@ -13,7 +13,7 @@ from mjp.aladin.evaluate.masking import mask_curve, vit_of
 from mjp.aladin.evaluate.relevance import Judgement, read_judgements
 from mjp.aladin.evaluate.scorers import TWO_STAGE, choose_k, graded, measure, score_matrices
 from mjp.aladin.evaluate.seeds import over_seeds, training_of
-from mjp.aladin.evaluate.tables import label_table, latency_table, mask_table, scorer_table, seed_table
+from mjp.aladin.evaluate.tables import backbone_line, label_table, latency_table, mask_table, scorer_table, seed_table
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.shipped import find_aladin
 from mjp.common.device import pick_device
@@ -36,6 +36,7 @@ def evaluate_models(config: EvalConfig) -> Results:
     labelled = None if config.labels is None else label_data(config.labels)
     measured: dict[str, Any] = {}
     for name, model in models.items():
+        print(backbone_line(name, model.config.backbone, trained=model.backbone_trained))
         measured[name] = evaluate_model(name, model, splits, judgements, config)
         if config.data is not None:
             print(scorer_table(name, config.split, measured[name]))
@@ -67,21 +68,22 @@ def evaluate_model(
     name: str, model: Aladin, splits: Splits, judgements: Judgements, config: EvalConfig
 ) -> dict[str, Any]:
     """Recall, NDCG and, if asked for, the cost of hidden positions; without captions only what the model is."""
+    subject = {"hash": model.hash, "training": training_of(Path(name)), "backbone_trained": model.backbone_trained}
     if not splits:
-        return {"hash": model.hash, "training": training_of(Path(name))}
+        return subject
     settings: dict[str, Any] = {"workers": config.workers, "max_unreadable": config.max_unreadable}
-    used = splits if model.matching_trained else {config.split: splits[config.split]}  # without a vector, no K
+    both = model.matching_trained and model.alignment_trained
+    used = splits if both else {config.split: splits[config.split]}  # without two stages, no K
     corpora = {split: Corpus(model, items, config.cache, **settings) for split, items in used.items()}
     scores = {split: score_matrices(model, corpus) for split, corpus in corpora.items()}
     k = config.rerank[0]
-    if config.choose_on in scores:
+    if both and config.choose_on in scores:
         k = choose_k(scores[config.choose_on], corpora[config.choose_on].owner, config.rerank)
     corpus, matrices = corpora[config.split], scores[config.split]
     measured = {
-        "hash": model.hash,
+        **subject,
         "pictures": len(corpus.items),
         "captions": len(corpus.texts),
-        "training": training_of(Path(name)),
         "scorers": measure(matrices, corpus, k, seed=config.seed, fold=config.fold),
         "ndcg25": graded(matrices, corpus, k, judgements),
     }

@@ -4,7 +4,7 @@ alignment   S^a of every pair: exact, slow, explainable; the teacher
 vector      S^m of every pair: one product of vectors; the student
 two-stage   the K best by vector in the order of S^a, both directions; K is chosen on dev, never on test
 
-A model whose matching head is not trained yet has only the first.
+A model whose matching head is not trained yet has only the first, a pair as it was published only the second.
 """
 
 from functools import partial
@@ -31,9 +31,13 @@ class Directions(NamedTuple):
 
 
 def score_matrices(model: Aladin, corpus: Corpus) -> dict[str, Tensor]:
-    """S^a and, if it was trained, S^m, (B, C) each; every picture and caption is encoded once."""
-    scores = scores_of(model, *encode_corpus(model, corpus))
-    return scores if model.matching_trained else {ALIGNMENT: scores[ALIGNMENT]}
+    """S^a and S^m, (B, C) each, by the heads that were trained; every picture and caption is encoded once."""
+    return trained_scores(model, *encode_corpus(model, corpus))
+
+
+def trained_scores(model: Aladin, pictures: Codes, texts: Codes) -> dict[str, Tensor]:
+    trained = {ALIGNMENT: model.alignment_trained, VECTOR: model.matching_trained}
+    return {name: matrix for name, matrix in scores_of(model, pictures, texts).items() if trained[name]}
 
 
 def scores_of(model: Aladin, pictures: Codes, texts: Codes) -> dict[str, Tensor]:
@@ -60,32 +64,33 @@ def choose_k(scores: dict[str, Tensor], owner: Tensor, candidates: tuple[int, ..
 
 def measure(scores: dict[str, Tensor], corpus: Corpus, k: int, *, seed: int, fold: int | None) -> dict[str, Any]:
     """Recall of every scorer with intervals, in the whole gallery and in folds of it."""
-    owner, student, teacher = corpus.owner, scores.get(VECTOR), scores[ALIGNMENT]
+    owner, student, teacher = corpus.owner, scores.get(VECTOR), scores.get(ALIGNMENT)
     ranks_of = {name: ranks(matrix, owner) for name, matrix in scores.items()}
-    if student is not None:
+    if student is not None and teacher is not None:
         ranks_of[TWO_STAGE] = two_stage_ranks(student, teacher, owner, k)
-    intervals = rsum_intervals(ranks_of, owner, ALIGNMENT, seed=seed)
+    intervals = rsum_intervals(ranks_of, owner, VECTOR if teacher is None else ALIGNMENT, seed=seed)
     recalls = {name: recall(ranks) for name, ranks in ranks_of.items()}
-    results = {name: _scorer_entry(recalls[name], recalls[ALIGNMENT], intervals[name]) for name in recalls}
+    results = {name: _scorer_entry(recalls[name], recalls.get(ALIGNMENT), intervals[name]) for name in recalls}
     if fold is not None:
         folds = {name: folded_recall((matrix,), owner, fold) for name, matrix in scores.items()}
-        if student is not None:
+        if student is not None and teacher is not None:
             folds[TWO_STAGE] = folded_recall((student, teacher), owner, fold, partial(two_stage_ranks, k=k))
         for name, folded in folds.items():
             results[name]["folds"] = {"size": fold, **_recall_entry(folded)}
-    if student is not None:
+    if student is not None and teacher is not None:
         results[VECTOR]["overlap10"] = {"i2t": overlap(student, teacher), "t2i": overlap(student.T, teacher.T)}
         results[TWO_STAGE]["k"] = k
     return results
 
 
-def _scorer_entry(scorer: Recall, teacher: Recall, intervals: dict[str, Interval]) -> dict[str, Any]:
+def _scorer_entry(scorer: Recall, teacher: Recall | None, intervals: dict[str, Interval]) -> dict[str, Any]:
+    """Without a teacher there is nothing to compare with."""
     return {
         **_recall_entry(scorer),
-        "difference": intervals["difference"]._asdict(),
+        "difference": None if teacher is None else intervals["difference"]._asdict(),
         "rsum_interval": intervals["rsum"]._asdict(),
-        "retention_percent": _percent(scorer.rsum, teacher.rsum),
-        "retention_t2i_percent": _percent(sum(scorer.t2i), sum(teacher.t2i)),
+        "retention_percent": None if teacher is None else _percent(scorer.rsum, teacher.rsum),
+        "retention_t2i_percent": None if teacher is None else _percent(sum(scorer.t2i), sum(teacher.t2i)),
     }
 
 
@@ -93,7 +98,7 @@ def graded(scores: dict[str, Tensor], corpus: Corpus, k: int, judgements: dict[s
     """NDCG@25 in percent by ROUGE-L, and by each set of human judgements."""
     relevance = rouge_relevance(corpus.items)
     rankings = {name: Directions(matrix, matrix.T) for name, matrix in scores.items()}
-    if VECTOR in scores:
+    if VECTOR in scores and ALIGNMENT in scores:
         rankings[TWO_STAGE] = two_stage(scores[VECTOR], scores[ALIGNMENT], k)
     results: dict[str, Any] = {}
     for name, (i2t, t2i) in rankings.items():

@@ -6,6 +6,10 @@ LABEL_QUERIES = {"name": "class name, “a photo of a CLASS”", "kind": "everyd
 HEAD = f"{'':<18}{'i2t R@1/5/10':<18}{'t2i R@1/5/10':<18}"
 
 
+def backbone_line(model: str, backbone: str, *, trained: bool) -> str:
+    return f"\n{model}: backbone {backbone}, {'trained with the model' if trained else 'frozen'}"
+
+
 def scorer_table(model: str, split: str, measured: dict[str, Any]) -> str:
     """All scorers of one model."""
     scorers = measured["scorers"]
@@ -20,7 +24,7 @@ def scorer_table(model: str, split: str, measured: dict[str, Any]) -> str:
         lines.append(f"{_recalls(label, entry)}{_between(entry['rsum_interval']):<24}{share}")
     folded = _folds(scorers)
     if folded:
-        lines.append(f"\nmean over galleries of {folded['alignment']['size']} pictures")
+        lines.append(f"\nmean over galleries of {next(iter(folded.values()))['size']} pictures")
     lines += [f"{_recalls(name, entry)}{entry['rsum']:.1f}" for name, entry in folded.items()]
     lines.append(f"\n{'NDCG@25, %':<18}" + "".join(f"{kind:<18}" for kind in next(iter(measured["ndcg25"].values()))))
     for name, kinds in measured["ndcg25"].items():
@@ -96,6 +100,11 @@ def _folds(scorers: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overlap(scorers: dict[str, Any]) -> str:
+    if "alignment" not in scorers:
+        return (
+            "\nthe pair's own vectors: its alignment head is not trained, so alignment and two stages are left out: "
+            "mjp aladin train --phase align trains it"
+        )
     if "vector" not in scorers:
         return "\nno vector, no two stages: --phase align trains only alignment; --phase distill trains the vector"
     overlap = scorers["vector"]["overlap10"]

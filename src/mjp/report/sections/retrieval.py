@@ -99,6 +99,7 @@ def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any
     rows = []
     for scorer, figures in model["scorers"].items():
         retention, overlap = figures["retention_percent"], figures.get("overlap10")
+        difference = None if scorer == "alignment" else figures["difference"]
         rows.append(
             {
                 "scorer": f"{scorer}, K\u00a0=\u00a0{figures['k']}" if "k" in figures else scorer,
@@ -106,7 +107,7 @@ def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any
                     *_recalls(figures),
                     measured(_bounds(figures["rsum_interval"])),
                     measured(retention) if scorer != "alignment" and retention is not None else NOTHING,
-                    measured(_bounds(figures["difference"])) if scorer != "alignment" else NOTHING,
+                    measured(_bounds(figures["difference"])) if difference else NOTHING,
                     *(_judged(model["ndcg25"].get(scorer, {}).get(judge)) for judge in judges),
                     Cell(f"{overlap['i2t']:.0f} / {overlap['t2i']:.0f}") if overlap else NOTHING,
                 ],
@@ -115,7 +116,7 @@ def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any
     for scorer, figures in _folded(model):
         cells = [*_recalls(figures), measured(figures["rsum"]), *[NOTHING] * (3 + len(judges))]
         rows.append({"scorer": f"{scorer}, galleries of {figures['size']:,}", "cells": cells})
-    return {"name": name, "training": _training(model["training"]), "rows": rows}
+    return {"name": name, "training": _training(model), "rows": rows}
 
 
 def _family(family: dict[str, Any], judges: list[str]) -> dict[str, Any]:
@@ -161,10 +162,12 @@ def _deviation(figures: dict[str, float] | None) -> Cell:
     return NOTHING if figures is None else plus_minus(figures["mean"], figures["sd"], 1)
 
 
-def _training(training: dict[str, Any] | None) -> str:
-    if training is None:
-        return ""
-    return training["phase"] if training["phase"] == "align" else f"{training['phase']}, {training['objective']}"
+def _training(model: dict[str, Any]) -> str:
+    """Phase, objective of the matching head, and whether the backbone was trained too."""
+    training, parts = model["training"], []
+    if training is not None:
+        parts += [training["phase"], *([] if training["phase"] in ("align", "classes") else [training["objective"]])]
+    return ", ".join([*parts, *(["backbone trained"] if model.get("backbone_trained") else [])])
 
 
 def _curve(name: str, curve: dict[str, Any]) -> dict[str, Any]:
