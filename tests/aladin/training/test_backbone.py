@@ -161,7 +161,8 @@ def test_half_precision_trains(data: Path, home: Path) -> None:
     for amp in ("none", "bf16"):
         run = AladinRun(settings(data, home, phase="joint", amp=amp, chunk=4, out=home / amp, **LIVE))
         losses[amp] = run.update(list(range(8)))["train_loss"]
-        gradient = run.model.vision.model.model.patch_embed.proj.weight.grad
+        gradient = dict(run.trained.named_parameters())["backbone.model.patch_embed.proj.weight"].grad
+        assert gradient is not None
         assert gradient.dtype == torch.float32
         assert 0 < float(gradient.norm()) < float("inf")
     assert losses["bf16"] == pytest.approx(losses["none"], rel=0.02)

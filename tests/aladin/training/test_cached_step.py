@@ -104,7 +104,7 @@ def gradients_task(config: AladinTraining, target: str) -> None:
 
 
 def train_task(config: AladinTraining) -> None:
-    engine.draw_curve = lambda *arguments: None  # type: ignore[assignment]
+    engine.draw_curve = lambda *arguments: None
     train(config)
 
 

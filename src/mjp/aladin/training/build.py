@@ -37,7 +37,7 @@ def build_optimizer(config: AladinTraining, model: Aladin) -> torch.optim.Optimi
         return create_optimizer_v2(model, "adamw", **options)
     groups: list[dict[str, Any]] = []
     for part, factor in ((model, 1.0), (model.vision.model, config.backbone_lr)):
-        spared = getattr(part, "no_weight_decay", set)()
+        spared: set[str] = getattr(part, "no_weight_decay", set)()
         decayed = param_groups_weight_decay(part, config.weight_decay, no_weight_decay_list=spared)
         groups += [{**group, "lr_scale": factor} for group in decayed]
     return create_optimizer_v2(groups, "adamw", **options)

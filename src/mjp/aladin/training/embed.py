@@ -30,8 +30,8 @@ class Embedder:
         """Both sides, with gradients; `images` are the pictures themselves, for a backbone that is trained."""
         model, device = self.model, self.model.log_scale.device
         if self.frozen is not None:
-            encoded = self.frozen.read(numbers, views, captions)
-            return self._sides(*(on(device, side) for side in encoded))
+            pictures, texts = self.frozen.read(numbers, views, captions)
+            return self._sides(on(device, pictures), on(device, texts))
         seen = self.corpus.tokens(numbers, views) if images is None else model.vision.live_tokens(images)
         tokens = on(device, self._some(seen))
         words = on(device, self.corpus.words(model, captions))
