@@ -165,3 +165,12 @@ def test_labels_alone_make_a_section(tmp_path: Path) -> None:
     text = page(write_retrieval(tmp_path / "a", models, seeds=over_seeds(models))).text
     assert "200 pictures of 10 classes" in text
     assert "captions of" not in text
+
+
+def test_a_trained_backbone_is_named(tmp_path: Path) -> None:
+    folder = write_retrieval(tmp_path / "a")
+    assert "backbone trained" not in page(folder).text
+    results = json.loads((folder / "results.json").read_text())
+    results["models"]["out/d-0"]["backbone_trained"] = True
+    (folder / "results.json").write_text(json.dumps(results))
+    assert "out/d-0: distill, distill+infonce, backbone trained" in page(folder).text

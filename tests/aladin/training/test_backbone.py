@@ -188,3 +188,8 @@ def test_an_unreadable_picture_is_named_before_training(data: Path, home: Path) 
     run = AladinRun(settings(home / "data", home, max_unreadable=1, **LIVE))
     assert len(run.corpus.items) == 23
     assert run.update(list(range(8)))["train_loss"] > 0
+
+
+def test_the_recipe_for_coco_trains_everything() -> None:
+    config = parse_arguments(["--recipe", "aladin_coco"], "")
+    assert (config.phase, config.train_backbone, config.model.text) == ("joint", True, "open_clip")

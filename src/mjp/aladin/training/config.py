@@ -39,7 +39,7 @@ class AladinTraining:
     pictures: Path | None = None
     """Folder of the pictures, if they are not beside the json file."""
     recipe: str = "aladin_flickr8k"
-    """aladin_flickr8k, or a YAML file."""
+    """aladin_flickr8k, aladin_classes, aladin_coco, or a YAML file."""
     out: Path | None = None
     """Folder of the run; default: out/aladin-PHASE. An interrupted run in it is resumed."""
     teacher: Path = Path("out/aladin-align")

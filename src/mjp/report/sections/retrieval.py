@@ -116,7 +116,7 @@ def _model(name: str, model: dict[str, Any], judges: list[str]) -> dict[str, Any
     for scorer, figures in _folded(model):
         cells = [*_recalls(figures), measured(figures["rsum"]), *[NOTHING] * (3 + len(judges))]
         rows.append({"scorer": f"{scorer}, galleries of {figures['size']:,}", "cells": cells})
-    return {"name": name, "training": _training(model), "rows": rows}
+    return {"name": name, "training": _training(model["training"], model.get("backbone_trained", False)), "rows": rows}
 
 
 def _family(family: dict[str, Any], judges: list[str]) -> dict[str, Any]:
@@ -162,12 +162,12 @@ def _deviation(figures: dict[str, float] | None) -> Cell:
     return NOTHING if figures is None else plus_minus(figures["mean"], figures["sd"], 1)
 
 
-def _training(model: dict[str, Any]) -> str:
+def _training(training: dict[str, Any] | None, backbone_trained: bool = False) -> str:
     """Phase, objective of the matching head, and whether the backbone was trained too."""
-    training, parts = model["training"], []
+    parts: list[str] = []
     if training is not None:
         parts += [training["phase"], *([] if training["phase"] in ("align", "classes") else [training["objective"]])]
-    return ", ".join([*parts, *(["backbone trained"] if model.get("backbone_trained") else [])])
+    return ", ".join([*parts, *(["backbone trained"] if backbone_trained else [])])
 
 
 def _curve(name: str, curve: dict[str, Any]) -> dict[str, Any]:
