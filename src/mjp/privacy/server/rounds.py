@@ -158,7 +158,8 @@ def intersect(view: View, equations: Sequence[Equations]) -> OpenSystem:
     certain = vectors[:, closed]
     origin = (pull @ certain / values[closed]) @ certain.T
     noise = origin.new_full((len(origin),), min(one.noise for one in equations))
-    return OpenSystem(origin, vectors[:, ~closed].T, noise, float(values[-1] / values[closed].min()))
+    condition = float(values[-1] / values[closed].min()) if bool(closed.any()) else float("inf")
+    return OpenSystem(origin, vectors[:, ~closed].T, noise, condition)
 
 
 def open_dimensions(equations: Sequence[Equations]) -> int:
