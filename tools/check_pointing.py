@@ -1,11 +1,11 @@
-"""Is the patch that answers a word where the thing is?
+"""Is the patch that answers a word where the thing is, and is there a frame only if the thing is there?
 
-Collages of four test pictures, one of which shows the thing (four captions of five name it) while the others do not (no
-caption does). Right is a patch in that quarter; patches across the middle are not counted. Chance is 25 %. "Alone": the
-word and every patch encoded alone, which is what `mjp aladin search --explain` draws. "Mixed": the token that gives the
-word its score.
+Collages of four pictures, one of which shows the thing (four captions of five name it) while the others do not (no
+caption does). Right is a patch in that quarter; patches across the middle are not counted. Chance is 25 %. "Windows":
+windows of the picture encoded alone, which is what `mjp aladin search --explain` draws. "Mixed": the token that gives
+the word its score. "Framed": in how many collages the map has a peak, and in how many of as many without the thing.
 
-    python tools/check_pointing.py FLICKR8K [MODEL]
+    python tools/check_pointing.py FLICKR8K [MODEL] [SPLIT]
 """
 
 import re
@@ -18,12 +18,13 @@ from torch import Tensor
 
 import mjp  # noqa: F401 (before timm)
 from mjp.aladin.data.captions import Captioned, in_split, load_captions
-from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.shipped import find_aladin
-from mjp.aladin.search.explain import patches_alone, pieces_of_words
+from mjp.aladin.search.explain import has_peak, pieces_of_words
+from mjp.aladin.search.windows import word_maps
 from mjp.pictures.decode import open_rgb
 
 SIDE, COLLAGES = 224, 100
+GRID = (7, 7)  # of the shipped model
 DOG = r"dogs?|pupp(y|ies)|animals?"
 WATER = r"water|ocean|sea|river|lake|pool|waves?|surf\w*|swim\w*|beach|boats?|kayak\w*"
 QUERIES = (  # query, its word, what captions call it
@@ -40,38 +41,49 @@ QUERIES = (  # query, its word, what captions call it
 )
 
 
-def main(data: str, name: str = "aladin-flickr8k") -> None:
-    items = in_split(load_captions(Path(data)), "test")
+def main(data: str, name: str = "aladin-flickr8k", split: str = "test") -> None:
+    items = in_split(load_captions(Path(data)), split)
     model = find_aladin(name)
     generator = torch.Generator().manual_seed(0)
-    print(f"{'query':<22}{'word':<10}{'alone':<18}{'mixed':<18}right of those not across the middle")
+    print(f"{'query':<22}{'word':<10}{'windows':<18}{'mixed':<18}{'framed':<10}framed without the thing")
     totals = torch.zeros(2, 2, dtype=torch.int64)
+    frames = torch.zeros(2, dtype=torch.int64)
     for query, word, pattern in QUERIES:
         named = torch.tensor([sum(bool(re.search(rf"\b({pattern})\b", t.lower())) for t in i.captions) for i in items])
-        images, quarters = collages(model, items, named, generator)
-        tokens, inside = model.vision.tokens(images), dict(pieces_of_words(model, query))[word]
-        alone = patches_alone(model, tokens) @ model.encode_texts([word]).tokens[0].T  # (B, R, pieces)
-        mixed = model.codes(tokens).tokens @ model.encode_texts([query]).tokens[0, inside].T
-        counts = torch.stack([hits(cosines.amax(-1).argmax(1), quarters) for cosines in (alone, mixed)])
+        pictures, quarters = collages(items, named, generator, shows=True)
+        absent, _ = collages(items, named, generator, shows=False)
+        alone = model.encode_texts([word])
+        maps, empty = (torch.cat([word_maps(model, p, alone, GRID) for p in part]) for part in (pictures, absent))
+        tokens = [model.vision.tokens(model.vision.prepare(picture).unsqueeze(0)) for picture in pictures]
+        inside = dict(pieces_of_words(model, query))[word]
+        mixed = torch.cat([model.codes(t).tokens @ model.encode_texts([query]).tokens[0, inside].T for t in tokens])
+        counts = torch.stack([hits(heat.argmax(1), quarters) for heat in (maps, mixed.amax(-1))])
+        framed = torch.tensor([sum(map(has_peak, maps)), sum(map(has_peak, empty))])
         totals += counts
-        print(f"{query:<22}{word:<10}{share(counts[0]):<18}{share(counts[1]):<18}")
-    print(f"{'all':<32}{share(totals[0]):<18}{share(totals[1]):<18}")
+        frames += framed
+        print(
+            f"{query:<22}{word:<10}{share(counts[0]):<18}{share(counts[1]):<18}{framed[0]:<10}{framed[1]}", flush=True
+        )
+    print(f"{'all':<32}{share(totals[0]):<18}{share(totals[1]):<18}{frames[0]:<10}{frames[1]}")
 
 
-def collages(model: Aladin, items: list[Captioned], named: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def collages(
+    items: list[Captioned], named: Tensor, generator: torch.Generator, *, shows: bool
+) -> tuple[list[Image.Image], Tensor]:
     """Pictures of four, and in which quarter the thing is, in reading order."""
     quarters = torch.randint(4, (COLLAGES,), generator=generator)
-    images = []
+    pictures = []
     for quarter in quarters.tolist():
         four = torch.multinomial((named == 0).double(), 4, generator=generator)
-        shows = named >= min(4, int(named.max()))
-        four[quarter] = torch.multinomial(shows.double(), 1, generator=generator)[0]
+        if shows:
+            certain = named >= min(4, int(named.max()))
+            four[quarter] = torch.multinomial(certain.double(), 1, generator=generator)[0]
         collage = Image.new("RGB", (2 * SIDE, 2 * SIDE))
         for place, number in enumerate(four.tolist()):
             part = open_rgb(items[number].path).resize((SIDE, SIDE))
             collage.paste(part, (place % 2 * SIDE, place // 2 * SIDE))
-        images.append(model.vision.prepare(collage))
-    return torch.stack(images), quarters
+        pictures.append(collage)
+    return pictures, quarters
 
 
 def hits(patches: Tensor, quarters: Tensor, side: int = 7) -> Tensor:

@@ -13,15 +13,17 @@ from PIL import Image, ImageDraw, ImageFont
 from aladin.gallery import take_in
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
-from mjp.aladin.model.tokens import Tokens
+from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.search.draw import box, draw_frames, draw_heat
-from mjp.aladin.search.explain import Stored, Word, explain, has_peak, patches_alone, pieces_of_words, unread_words
+from mjp.aladin.search.explain import Stored, Word, explain, has_peak, pieces_of_words, unread_words
 from mjp.aladin.search.two_stage import alignment_scores
+from mjp.aladin.search.windows import spread, windows
 from mjp.pictures.sheet import fit_text
 
 
 def stored_picture(index: Index, row: int) -> Stored:
-    return Stored(index.codes(torch.tensor([row])), index.entries([row])[0].paths, index.config.mask_ratio > 0)
+    config = index.config
+    return Stored(index.codes(torch.tensor([row])), index.entries([row])[0].paths, config.mask_ratio > 0, config.grid)
 
 
 TEXT = "Red sky, xylophone ground 日本!"
@@ -39,15 +41,36 @@ def test_the_words_add_up_to_the_alignment_score(model: Aladin, indexed: Path) -
             assert float(word.heat[word.patch]) == float(word.heat.max())
 
 
-def test_a_patch_alone_knows_nothing_of_the_others(model: Aladin) -> None:
-    tokens = model.vision.tokens(torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+def test_a_window_alone_knows_nothing_of_the_rest(model: Aladin) -> None:
+    tokens = model.vision.tokens(torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
     changed = tokens.patches.clone()
-    changed[:, 5] = changed[:, 5].flip(-1)
-    before, after = (patches_alone(model, tokens._replace(patches=p)) for p in (tokens.patches, changed))
-    same = (before - after).abs().amax((0, 2)) < 1e-6
-    assert (~same).nonzero().flatten().tolist() == [5]
-    one = model.codes(Tokens(tokens.cls[:1], *(part[:1, 3:4] for part in tokens[1:])))
-    torch.testing.assert_close(before[0, 3], one.tokens[0, 0])
+    changed[:, 5] = changed[:, 5].flip(-1)  # second row and column of 4×4: inside all four windows of 3×3
+    changed_corner = tokens.patches.clone()
+    changed_corner[:, 15] = changed_corner[:, 15].flip(-1)
+    parts = [windows(tokens._replace(patches=patches), (4, 4)) for patches in (tokens.patches, changed, changed_corner)]
+    before, middle, corner = (model.codes(part).tokens for part in parts)
+    assert len(before) == 4
+    assert ((before - middle).abs().amax((1, 2)) > 1e-6).tolist() == [True] * 4
+    assert ((before - corner).abs().amax((1, 2)) > 1e-6).tolist() == [False, False, False, True]
+
+
+def test_a_place_gets_the_mean_of_the_windows_around_it() -> None:
+    scores = torch.rand(2, 12, generator=torch.Generator().manual_seed(0))  # 3×4 windows on 5×6 places
+    places = spread(scores, (5, 6))
+    for row in range(5):
+        for column in range(6):
+            around = [
+                scores[:, 4 * y + x] for y in range(3) for x in range(4) if 0 <= row - y < 3 and 0 <= column - x < 3
+            ]
+            torch.testing.assert_close(places[:, row, column], torch.stack(around).mean(0))
+
+
+def test_only_networks_that_take_any_size_see_more_pixels(model: Aladin) -> None:
+    assert model.vision.enlarged(2).size == model.vision.size  # a ViT
+    shipped = find_aladin("aladin-flickr8k").vision
+    large = shipped.enlarged(2)
+    assert large.size == (448, 448)
+    assert large.tokens(torch.zeros(1, 3, 448, 448)).patches.shape[1] == 196
 
 
 def test_without_the_file_the_map_is_of_the_stored_tokens(model: Aladin, gallery: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Vision backbones, and how a picture becomes their input."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -57,6 +57,14 @@ class Vision:
         box, mirrored = crop(picture.size, view, seed)
         image = resized(picture, self.size, box)
         return normalise(image.flip(-1) if mirrored else image, self.mean, self.std)
+
+    def enlarged(self, zoom: int) -> "Vision":
+        """The same for larger pictures, if the backbone takes any size: if it is a network of convolutions."""
+        positions = ("patch_embed", "summary_and_patches")
+        network = getattr(self.model, "model", self.model)  # inside MJP
+        if any(hasattr(part, name) for part in (self.model, network) for name in positions):
+            return self
+        return replace(self, size=(zoom * self.size[0], zoom * self.size[1]))
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes its features from those of another backbone."""

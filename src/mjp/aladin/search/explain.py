@@ -3,8 +3,8 @@
 A word may consist of several pieces, each of which selects its own token. A word's score is the sum over its pieces, so
 that under MrSw the scores of the words add up to the alignment score. The selected token says little about the place:
 the encoders have mixed patches with patches and words with words. The map of a word is therefore computed from the word
-encoded alone and from patches encoded alone, each as if it were the whole picture, which takes the picture's file; its
-best patch is drawn. Without the file, or with hidden positions, the map uses the mixed tokens.
+encoded alone and from windows of the picture encoded alone (see windows), which takes the picture's file; its best
+patch is drawn. Without the file, or with hidden positions, the map uses the mixed tokens.
 
 A word points somewhere only if it counts in the score (a weighted score says how much) and its map has a peak.
 """
@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes
 from mjp.aladin.model.tokenizer import words_of
-from mjp.aladin.model.tokens import Tokens
+from mjp.aladin.search.windows import ZOOM, word_maps
 from mjp.pictures.decode import first_readable
 
 LEAST_WEIGHT = 0.5  # of the mean weight of the query's words
-PEAK = 0.15  # how far the best cosine of a map must be above the median: a word that nothing answers has a flat map
+PEAK = 0.2  # how far the best value of a map must be above the median: a word that nothing answers has a flat map
 
 
 class Word(NamedTuple):
@@ -33,18 +34,20 @@ class Word(NamedTuple):
 
     text: str
     score: float  # what it adds to MrSw
-    heat: Tensor  # (R,) cosines with every patch
+    heat: Tensor  # (R,) how well every place matches
     patch: int  # the best one
     hidden: bool  # whether that patch has no place, because it was encoded under E_unk
     peaked: bool = True  # whether the word counts and that patch stands out: otherwise it points nowhere
 
 
 class Stored(NamedTuple):
-    """A picture of an index: its codes, where its file is, and whether positions were hidden when it was encoded."""
+    """A picture of an index: its codes, where its file is, whether positions were hidden when it was encoded, and the
+    rows and columns of its patches."""
 
     codes: Codes
     paths: list[Path]
     masked: bool
+    grid: tuple[int, int]
 
 
 def explain(
@@ -64,13 +67,12 @@ def explain(
     cosines = (tokens @ query.tokens[0][query.valid[0]].cpu().T).masked_fill(padding, -torch.inf)  # (R, L)
     scores = [float(cosines[:, columns].max(0).values.sum()) for _, columns in pieces]
     with decoding or nullcontext():
-        alone = _patches_of_file(stored, model, max_pixels)
-    if alone is None:
+        file = _file(stored, model, max_pixels)
+    if file is None:
         maps = [cosines[:, columns].max(1).values for _, columns in pieces]
     else:
-        words = model.encode_texts([word for word, _ in pieces])
-        maps = [(alone @ w[valid].cpu().T).amax(1) for w, valid in zip(words.tokens, words.valid, strict=True)]
-        maps = [heat.masked_fill(padding[:, 0], -torch.inf) for heat in maps]
+        alone = word_maps(model, file, model.encode_texts([word for word, _ in pieces]), stored.grid)
+        maps = [heat.masked_fill(padding[:, 0], -torch.inf) for heat in alone]
     best = [int(heat.argmax()) for heat in maps]
     weights = query.tokens[0][query.valid[0]].cpu().norm(dim=-1)  # all 1 if words are not weighted
     counts = [bool(weights[columns].mean() >= LEAST_WEIGHT * weights.mean()) for _, columns in pieces]
@@ -86,23 +88,11 @@ def has_peak(heat: Tensor) -> bool:
     return float(finite.max() - finite.median()) >= PEAK
 
 
-def _patches_of_file(stored: Stored, model: Aladin, max_pixels: int | None) -> Tensor | None:
-    """(R, A) tokens of patches encoded alone; None if places are hidden, or no file can be read."""
+def _file(stored: Stored, model: Aladin, max_pixels: int | None) -> Image.Image | None:
+    """The picture; None if places are hidden, or no file can be read."""
     if stored.masked:
         return None
-    picture = first_readable(stored.paths, max_pixels=max_pixels, at_least=2 * max(model.vision.size))
-    if picture is None:
-        return None
-    return patches_alone(model, model.vision.tokens(model.vision.prepare(picture).unsqueeze(0)))[0].cpu()
-
-
-def patches_alone(model: Aladin, tokens: Tokens) -> Tensor:
-    """(B, R, A): every patch encoded as the only one of its picture."""
-    batch, count, _ = tokens.patches.shape
-    device = model.log_scale.device
-    parts = [part.to(device).flatten(0, 1).unsqueeze(1) for part in tokens[1:]]  # (B·R, 1, ...)
-    cls = tokens.cls.to(device).repeat_interleave(count, 0)
-    return model.codes(Tokens(cls, *parts)).tokens.view(batch, count, -1)
+    return first_readable(stored.paths, max_pixels=max_pixels, at_least=2 * ZOOM * max(model.vision.size))
 
 
 def pieces_of_words(model: Aladin, text: str) -> Iterator[tuple[str, list[int]]]:

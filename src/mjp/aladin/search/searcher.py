@@ -136,7 +136,7 @@ class PictureSearch:
         codes, entry = gallery.codes(picture), gallery.entry(picture)
         if codes is None or entry is None:
             return None
-        stored = Stored(codes, entry.paths, gallery.config.mask_ratio > 0)
+        stored = Stored(codes, entry.paths, gallery.config.mask_ratio > 0, gallery.config.grid)
         limits: dict[str, Any] = {"max_pixels": self.max_pixels, "decoding": decoding or nullcontext()}
         terms = [term.text for term in Request(text=text).terms if not term.minus]
         words = (explain(stored, self.model, term, encode_query(self.model, term), **limits) for term in terms)
