@@ -10,7 +10,7 @@ from mjp.privacy import audit_pictures
 from mjp.privacy.examine.finding import GUESS
 
 RATIO = 0.27  # of the paper's settings b and c
-ATTACKS = ("direct", "subspace")
+ATTACKS = ("direct", "subspace")  # quick, and all linear: `activations` and `lattice` rebuild more under MJP
 
 
 def measure_leakage(subject: Subject, pictures: Tensor) -> dict[str, float]:
