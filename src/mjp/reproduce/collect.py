@@ -9,29 +9,13 @@ from numpy.typing import NDArray
 
 from mjp.common.errors import InputError
 from mjp.common.read import read_object
+from mjp.evaluation.robustness.metrics import ALEXNET
 from mjp.reproduce.outcomes import unpack
+from mjp.reproduce.quantities import style
 from mjp.reproduce.scale import Claim, Scale, Table
 from mjp.reproduce.verdict import Difference, Outcome, Variance, decide, paired_difference, seed_variance
 
 CELLS = "cells"
-SHOWN = {  # column of a table: quantity
-    "top1": "top1",
-    "consistency": "consistency@0.5",
-    "top1_shuffled": "top1@0.5",
-    "diff_norm": "diff_norm@0.5",
-    "diff_relative": "diff_relative@0.5",
-    "place_error": "place_error",
-    "index_error": "index_error",
-    "corruption": "corruption",
-    "step_cost": "step_cost",
-    "leak": "leak",
-    "leak_a": "leak_a",
-    "leak_b": "leak_b",
-    "leak_c": "leak_c",
-    "leak_guess": "leak_guess",
-    "miou": "miou",
-    "macc": "macc",
-}
 SEEDS = 3  # what a verdict is worth having with
 GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
 Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
@@ -56,6 +40,7 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
 
     top1, top1@γ, consistency@γ     one value per picture, under the model's own treatment of masked slots
     diff_norm@γ, diff_relative@γ    one number
+    mce                             error by corruption, each over AlexNet's on ImageNet-C
     anything else                   a number among the figures of the cell
     """
     name, _, ratio = quantity.partition("@")
@@ -72,6 +57,8 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
         if name in ("top1", "consistency"):
             return unpack(point["right" if name == "top1" else "same"], point["pictures"]).astype(np.float64)
         return np.asarray(point[name], dtype=np.float64)
+    if name == "mce" and (errors := cell["figures"].get("corruption_by_name")):
+        return np.asarray(np.mean([error / ALEXNET[corruption] for corruption, error in errors.items()]))
     value = cell["figures"].get(name)
     return None if value is None else np.asarray(value, dtype=np.float64)
 
@@ -130,7 +117,9 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
         outcome: Outcome = "not run" if result is None else decide(result, margin=claim.margin)
         if result is not None and claim.baseline is not None and not gate(cells[claim.baseline])["open"]:
             outcome = "gated"
-        verdicts.append({**asdict(claim), "difference": None if result is None else asdict(result), "verdict": outcome})
+        interval = None if result is None else asdict(result)
+        factor = style(claim.quantity).factor
+        verdicts.append({**asdict(claim), "factor": factor, "difference": interval, "verdict": outcome})
     return verdicts
 
 
@@ -155,20 +144,18 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
 
 
 def _table(scale: Scale, table: Table, cells: Cells) -> dict[str, Any]:
-    rows = []
-    for name in table.runs:
-        figures = {key: _mean(cells[name], quantity) for key, quantity in SHOWN.items()}
-        published = table.published.get(name, {})
-        rows.append(
-            {
-                "run": name,
-                "title": scale.runs[name].title,
-                "seeds": len(cells[name]),
-                "figures": figures,
-                "published": published,
-            }
-        )
-    return {"title": table.title, "note": table.note, "rows": rows}
+    rows = [
+        {
+            "run": name,
+            "title": scale.runs[name].title,
+            "seeds": len(cells[name]),
+            "figures": {quantity: _mean(cells[name], quantity) for quantity in table.columns},
+            "published": table.published.get(name, {}),
+        }
+        for name in table.runs
+    ]
+    columns = [{"quantity": quantity, **style(quantity)._asdict()} for quantity in table.columns]
+    return {"title": table.title, "note": table.note, "columns": columns, "rows": rows}
 
 
 def _by_corruption(cells: Cells) -> dict[str, dict[str, float]]:

@@ -4,23 +4,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 from typing import Any
 
-COLUMNS = {  # quantity: title, factor, digits
-    "top1": ("top-1, %", 100, 2),
-    "consistency": ("consistency at γ = .5, %", 100, 2),
-    "top1_shuffled": ("top-1 at γ = .5, %", 100, 2),
-    "diff_relative": ("feature shift at γ = .5", 1, 3),
-    "place_error": ("position error, patches", 1, 3),
-    "corruption": ("error under corruptions, %", 100, 2),
-    "step_cost": ("cost of a training step, %", 100, 1),
-    "leak_guess": ("guess, dB", 1, 1),
-    "leak_a": ("leak (a), dB", 1, 1),
-    "leak_b": ("leak (b), dB", 1, 1),
-    "leak_c": ("leak (c), dB", 1, 1),
-    "miou": ("mIoU, %", 100, 2),
-    "macc": ("mAcc, %", 100, 2),
-}
+from mjp.report.published import CORRUPTIONS, TABLE_4
+
 WIDTH = 118
-SHARES = ("top1", "consistency", "corruption", "step_cost", "top1_halfway", "miou", "macc")  # shown in points
 
 
 def document(body: dict[str, Any], level: int = 1) -> str:
@@ -68,7 +54,8 @@ def _difference(claim: dict[str, Any]) -> str:
     difference = claim["difference"]
     if difference is None:
         return "–"
-    factor, unit = (100, " points") if claim["quantity"].partition("@")[0] in SHARES else (1, "")
+    factor = claim["factor"]
+    unit = " points" if factor == 100 else ""
     seeds = f"{difference['seeds']} seed" + ("" if difference["seeds"] == 1 else "s")
     if difference["low"] is None:
         return f"{factor * difference['mean']:+.2f}{unit}, {seeds}"
@@ -78,35 +65,46 @@ def _difference(claim: dict[str, Any]) -> str:
 
 def _table(table: dict[str, Any]) -> list[str]:
     """Mean ± standard deviation over seeds, the paper's figure in brackets."""
-    names = [name for name in COLUMNS if any(row["figures"].get(name) for row in table["rows"])]
+    columns = table["columns"]
     rows = []
     for row in (row for row in table["rows"] if row["seeds"]):
-        entries = [_entry(row["figures"].get(name), row["published"].get(name), *COLUMNS[name][1:]) for name in names]
+        entries = [_entry(row, **column) for column in columns]
         rows.append([f"{row['run']}: {row['title']}", str(row["seeds"]), *entries])
+    note = f" Note: {table['note']}." if table["note"] else ""
+    beside = (
+        "; in brackets the paper's figure (ImageNet, one run)" if any(r["published"] for r in table["rows"]) else ""
+    )
     return [
-        "Mean ± standard deviation over seeds; in brackets the paper's figure (ImageNet, one run).",
-        *([f"Note: {table['note']}."] if table["note"] else []),
+        fill(f"Mean ± standard deviation over seeds{beside}.{note}", WIDTH),
         "",
-        *_markdown(["run", "seeds", *(COLUMNS[name][0] for name in names)], rows),
+        *_markdown(["run", "seeds", *(column["title"] for column in columns)], rows),
     ]
 
 
-def _entry(figure: dict[str, float] | None, published: float | None, factor: float, digits: int) -> str:
-    if figure is None:
-        return "–"
-    spread = "" if figure["std"] is None else f" ± {factor * figure['std']:.{digits}f}"
+def _entry(row: dict[str, Any], quantity: str, title: str, factor: float, digits: int) -> str:
+    figure, published = row["figures"].get(quantity), row["published"].get(quantity)
     beside = "" if published is None else f" ({published:g})"
+    if figure is None:
+        return f"–{beside}"
+    spread = "" if figure["std"] is None else f" ± {factor * figure['std']:.{digits}f}"
     return f"{factor * figure['mean']:.{digits}f}{spread}{beside}"
 
 
 def _corruptions(errors: dict[str, dict[str, float]]) -> list[str]:
-    """A row per corruption, a column per run."""
-    names = next(iter(errors.values()))
-    rows = [[name, *(f"{100 * by_name[name]:.1f}" for by_name in errors.values())] for name in names]
+    """A row per corruption, a column per run, then the paper's."""
+    published = {model: dict(zip(TABLE_4, row, strict=False)) for model, row in CORRUPTIONS.rows.items()}
+    rows = [
+        [
+            name.replace("_", " "),
+            *(f"{100 * by_name[name]:.1f}" for by_name in errors.values()),
+            *(figures.get(name, "–") for figures in published.values()),
+        ]
+        for name in next(iter(errors.values()))
+    ]
     return [
-        "Top-1 error in %, mean over five severities and all seeds.",
+        "Top-1 error in %, mean over five severities and all seeds; the last two columns are the paper's (ImageNet-C).",
         "",
-        *_markdown(["corruption", *errors], rows),
+        *_markdown(["corruption", *errors, *(f"({model})" for model in published)], rows),
     ]
 
 

@@ -14,8 +14,9 @@ from mjp.reproduce.scale import Scale
 def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
     """Every figure for which there are cells."""
     runs = {name: seeds for name, seeds in cells.items() if seeds}
-    _draw_inference(scale, runs, folder / "inference.png")
-    _draw_convergence(runs, folder / "convergence.png")
+    curves = {name: runs[name] for name in scale.curves if name in runs}
+    _draw_inference(scale, curves, folder / "inference.png")
+    _draw_convergence(curves, folder / "convergence.png")
     if columns := _first_seeds(runs, "pca"):
         _draw_positions(columns, folder / "positions.png")
     if columns := _first_seeds(runs, "attention"):

@@ -9,7 +9,8 @@
     sweep, sweep_pictures   further γ for the figure, on fewer pictures
     attacked                pictures whose gradients are attacked, for runs that measure leakage
     segment                 fields of `mjp segment`, for runs that measure it
-    tables                  NAME: which runs it shows and which figures of the paper stand beside
+    curves                  the runs that figures show, if not all
+    tables                  NAME: its runs and columns, and the figures of the paper that stand beside
     claims                  what the paper says, as a comparison of two runs
 
 `cells` turns it into the list of (run, seed) that have to be computed.
@@ -22,6 +23,7 @@ from typing import Any
 
 from mjp.common.errors import InputError
 from mjp.common.read import parse_yaml, read_yaml
+from mjp.reproduce.quantities import DEFAULT, style
 
 MEASUREMENTS = ("positions", "corruption", "attention", "cost", "leakage", "segment", "uniform")
 
@@ -56,6 +58,7 @@ class Claim:
 class Table:
     title: str
     runs: tuple[str, ...]
+    columns: tuple[str, ...] = DEFAULT
     published: dict[str, dict[str, float]] = field(default_factory=dict)
     note: str = ""
 
@@ -68,6 +71,7 @@ class Scale:
     runs: dict[str, Run]
     tables: dict[str, Table]
     claims: tuple[Claim, ...]
+    curves: tuple[str, ...]
     ratios: tuple[float, ...]
     pictures: int | None
     sweep: tuple[float, ...]
@@ -125,10 +129,11 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         if unknown := set(measure) - set(MEASUREMENTS):
             raise ValueError(f"run {key} measures {', '.join(sorted(unknown))}")
         runs[key] = Run(key, settings.pop("title", key), {**common, **settings}, measure)
-    tables = {key: Table(**{**entry, "runs": tuple(entry["runs"])}) for key, entry in values["tables"].items()}
+    tables = {key: _table(entry) for key, entry in values["tables"].items()}
     claims = tuple(Claim(**entry) for entry in values["claims"])
-    named = {name for table in tables.values() for name in table.runs} | {r for c in claims for r in (c.of, c.than)}
-    if missing := sorted(named - set(runs)):
+    curves = tuple(values.get("curves", runs))
+    named = {*curves, *(name for table in tables.values() for name in table.runs)}
+    if missing := sorted((named | {run for claim in claims for run in (claim.of, claim.than)}) - set(runs)):
         raise ValueError(f"there is no run {', '.join(missing)}")
     return Scale(
         name=name,
@@ -137,6 +142,7 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         runs=runs,
         tables=tables,
         claims=claims,
+        curves=curves,
         ratios=tuple(values["ratios"]),
         pictures=values.get("pictures"),
         sweep=tuple(values.get("sweep", ())),
@@ -146,3 +152,10 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         minutes=values["minutes"],
         needs_checkpoint=values.get("checkpoint", False),
     )
+
+
+def _table(entry: dict[str, Any]) -> Table:
+    table = Table(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+    for quantity in table.columns:
+        style(quantity)  # refuses a quantity that nobody knows
+    return table

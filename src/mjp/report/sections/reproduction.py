@@ -8,23 +8,18 @@ from mjp.report.runs import Run, from_runs
 
 TITLE = "The paper in miniature"
 KINDS: tuple[str, ...] = ("reproduce",)
-COLUMNS = (
-    ("top1", "top-1, %", 100),
-    ("consistency", "consistency at γ = .5, %", 100),
-    ("top1_shuffled", "top-1 at γ = .5, %", 100),
-    ("diff_relative", "feature shift", 1),
-)
-SHARES = ("top1", "consistency", "corruption", "step_cost", "top1_halfway", "miou", "macc")  # shown in points
 FIGURES = {
     "inference.png": "Accuracy and consistency over γ in inference, one line for each run; bands are one standard "
     "deviation over seeds.",
     "convergence.png": "Validation accuracy after every epoch, one line for each run, with bands of one deviation.",
+    "positions.png": "Position embeddings in the plane, coloured by row and column.",
+    "attention.png": "Attention of the class token in the last block, mean over heads, for two pictures.",
 }
 
 
 def gather(runs: Sequence[Run]) -> Any:
     scales = from_runs(runs, "reproduce", _scale)
-    return {"scales": scales, "columns": [title for _, title, _ in COLUMNS]} if scales else None
+    return {"scales": scales} if scales else None
 
 
 def _scale(run: Run) -> dict[str, Any]:
@@ -33,7 +28,8 @@ def _scale(run: Run) -> dict[str, Any]:
         "title": body["scale"]["title"],
         "about": body["scale"]["about"],
         "claims": [_claim(claim) for claim in body["claims"]],
-        "tables": [_table(table) for table in body["tables"].values()],
+        "tables": [_table(table) for table in body["tables"].values() if any(row["seeds"] for row in table["rows"])],
+        "gates": [_gate(name, gate) for name, gate in body["gates"].items() if gate["loss"] is not None],
         "figures": [(run.picture(name), text) for name, text in FIGURES.items() if (run.folder / name).is_file()],
         "cells": body["cells"],
         "hours": f"{body['seconds'] / 3600:.1f}",
@@ -42,7 +38,7 @@ def _scale(run: Run) -> dict[str, Any]:
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     difference = claim["difference"]
-    scale = 100 if claim["quantity"].partition("@")[0] in SHARES else 1
+    scale = claim["factor"]
     if difference is None:
         cell = NOTHING
     elif difference["low"] is None:  # one seed
@@ -52,16 +48,39 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     return {"text": claim["text"], "published": claim["published"], "cell": cell, "verdict": claim["verdict"]}
 
 
+def _gate(name: str, gate: dict[str, Any]) -> dict[str, Any]:
+    answer = Cell("yes" if gate["open"] else "no")
+    return {"name": name, "cells": [measured(gate["loss"], scale=100), answer]}
+
+
 def _table(table: dict[str, Any]) -> dict[str, Any]:
     rows = []
-    for row in table["rows"]:
-        cells = [_figure(row["figures"].get(name), scale) for name, _, scale in COLUMNS]
+    for row in (row for row in table["rows"] if row["seeds"]):
+        cells = []
+        for column in table["columns"]:
+            cells += [_figure(row["figures"].get(column["quantity"]), column)]
+            if column["quantity"] in _published(table):
+                cells += [_paper(row["published"].get(column["quantity"]))]
         rows.append({"name": f"{row['run']}: {row['title']}", "seeds": row["seeds"], "cells": cells})
-    return {"title": table["title"], "rows": rows}
+    titles = []
+    for column in table["columns"]:
+        titles += [column["title"], "published"] if column["quantity"] in _published(table) else [column["title"]]
+    return {"title": table["title"], "note": table["note"], "columns": titles, "rows": rows}
 
 
-def _figure(figure: dict[str, Any] | None, scale: float) -> Cell:
+def _published(table: dict[str, Any]) -> set[str]:
+    """The quantities of which the paper has figures."""
+    return {quantity for row in table["rows"] for quantity in row["published"]}
+
+
+def _paper(figure: float | None) -> Cell:
+    return NOTHING if figure is None else Cell(f"{figure:g}")
+
+
+def _figure(figure: dict[str, Any] | None, column: dict[str, Any]) -> Cell:
     if figure is None:
         return NOTHING
-    mean = scale * figure["mean"]
-    return Cell(f"{mean:.2f}") if figure["std"] is None else plus_minus(mean, scale * figure["std"])
+    factor, digits = column["factor"], column["digits"]
+    if figure["std"] is None:
+        return measured(figure["mean"], scale=factor, digits=digits)
+    return plus_minus(factor * figure["mean"], factor * figure["std"], digits)

@@ -1,0 +1,48 @@
+"""What a table can show: the names of quantities, and how each is printed.
+
+A quantity is a name, or a name with the γ of the test behind an @: `top1`, `consistency@0.5`.
+"""
+
+from typing import NamedTuple
+
+
+class Style(NamedTuple):
+    """How a quantity is printed: multiplied by a factor, with so many digits."""
+
+    title: str
+    factor: float
+    digits: int
+
+
+STYLES = {
+    "top1": Style("top-1, %", 100, 2),
+    "consistency": Style("consistency, %", 100, 2),
+    "top1_uniform": Style("top-1 under a uniform shuffle, %", 100, 2),
+    "consistency_uniform": Style("consistency under a uniform shuffle, %", 100, 2),
+    "diff_norm": Style("Diff.Norm", 1, 2),
+    "diff_relative": Style("relative Diff.Norm", 1, 3),
+    "top1_halfway": Style("top-1 halfway through training, %", 100, 2),
+    "index_error": Style("1-D error, patches", 1, 3),
+    "place_error": Style("2-D error, patches", 1, 3),
+    "corruption": Style("mean error, %", 100, 2),
+    "mce": Style("mCE, %", 100, 2),
+    "step_cost": Style("cost of a training step, %", 100, 1),
+    "leak": Style("leak, dB", 1, 1),
+    "leak_guess": Style("guess, dB", 1, 1),
+    "leak_a": Style("leak (a), dB", 1, 1),
+    "leak_b": Style("leak (b), dB", 1, 1),
+    "leak_c": Style("leak (c), dB", 1, 1),
+    "miou": Style("mIoU, %", 100, 2),
+    "macc": Style("mAcc, %", 100, 2),
+}
+DEFAULT = ("top1", "consistency@0.5", "top1@0.5", "diff_norm@0.5", "diff_relative@0.5")  # columns of a table
+
+
+def style(quantity: str) -> Style:
+    """How a quantity is printed; its γ becomes part of the title."""
+    name, _, ratio = quantity.partition("@")
+    plain = STYLES[name]
+    if not ratio:
+        return plain
+    words, comma, unit = plain.title.partition(",")
+    return plain._replace(title=f"{words} at γ = {ratio}{comma}{unit}")
