@@ -155,7 +155,8 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
 
 
 def _table(entry: dict[str, Any]) -> Table:
-    table = Table(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    table = Table(**fields)
     for quantity in table.columns:
         style(quantity)  # refuses a quantity that nobody knows
     return table
