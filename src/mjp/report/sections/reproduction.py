@@ -45,7 +45,17 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
         cell = measured(difference["mean"], scale=scale, digits=2)
     else:
         cell = measured([difference["mean"], difference["low"], difference["high"]], scale=scale, digits=2)
-    return {"text": claim["text"], "published": claim["published"], "cell": cell, "verdict": claim["verdict"]}
+    return {
+        "text": _unquoted(claim["text"]),
+        "published": claim["published"],
+        "cell": cell,
+        "verdict": claim["verdict"],
+    }
+
+
+def _unquoted(text: str) -> str:
+    """Without the marks that Markdown has around code."""
+    return text.replace("`", "")
 
 
 def _gate(name: str, gate: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +75,7 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     titles = []
     for column in table["columns"]:
         titles += [column["title"], "published"] if column["quantity"] in _published(table) else [column["title"]]
-    return {"title": table["title"], "note": table["note"], "columns": titles, "rows": rows}
+    return {"title": table["title"], "note": _unquoted(table["note"]), "columns": titles, "rows": rows}
 
 
 def _published(table: dict[str, Any]) -> set[str]:
