@@ -1,6 +1,8 @@
 """Runs in a process of their own: order, cancelling, a process that dies, a queue that is full."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -13,11 +15,14 @@ from mjp.app.jobs import Job, Jobs
 
 
 def work(connection: Connection) -> None:
-    """Answers "N" with N messages, sleeps over "sleep", dies over "die", refuses "bad"."""
+    """Answers "N" with N messages, sleeps over "sleep" and "who", dies over "die", refuses "bad"."""
     while True:
         match connection.recv():
             case "sleep":
                 connection.send({"number": 0})
+                time.sleep(600)
+            case "who":
+                connection.send({"pid": os.getpid()})
                 time.sleep(600)
             case "die":
                 os._exit(1)
@@ -96,3 +101,46 @@ def test_a_run_that_takes_too_long_is_ended(jobs: Jobs, monkeypatch: pytest.Monk
     job = finished(jobs, "sleep")
     assert job.state == "failed"
     assert "longer than" in str(job.error)
+
+
+def test_a_run_that_nobody_follows_ends_and_the_next_one_gets_its_turn(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long, forgotten, last = jobs.submit("sleep"), jobs.submit("1"), jobs.submit("1")
+    wait(lambda: long.messages)
+    monkeypatch.setattr(module, "ABANDONED", 0.5)
+
+    def last_is_over() -> bool:
+        return jobs.watch(last.name).is_over
+
+    wait(last_is_over)
+    assert [job.state for job in (long, forgotten, last)] == ["cancelled", "cancelled", "done"]
+
+
+HOLD = """
+import time
+from app.test_jobs import wait, work
+from mjp.app.jobs import Jobs
+
+job = Jobs(work).submit("who")
+wait(lambda: job.messages)
+print(job.messages[0]["pid"], flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_process_ends_with_a_page_that_is_killed() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True, env=environment) as page:
+        assert page.stdout is not None
+        worker = int(page.stdout.readline())
+        page.kill()
+
+    def is_gone() -> bool:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    wait(is_gone)

@@ -3,20 +3,27 @@
 import json
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 
+import mjp
 from app.site import MODELS, photo, running
+from mjp.app.leak import Question, choose_attacks
 from mjp.app.models import DRAWS, plans
 from mjp.app.pictures import MAX_PICTURES
-from mjp.models import find_model
+from mjp.common.errors import InputError
+from mjp.method.model import MJP
+from mjp.models import as_subject, find_model
 from mjp.pictures.crop import open_square
 from mjp.pictures.tensors import normalise
 from mjp.privacy.examine.pictures import audit_pictures
@@ -53,7 +60,7 @@ def run_attacks(home: str, **question: Any) -> tuple[dict[str, Any], str]:
     while True:
         run = ask_json(f"{home}/api/jobs/{asked['job']}")
         if run["state"] not in ("waiting", "running"):
-            return run, asked["command"]
+            return run, run["command"]
         time.sleep(0.2)
 
 
@@ -129,7 +136,7 @@ def test_attacks_give_what_the_command_line_gives(home: str, tmp_path: Path) -> 
     name = send(home, path.read_bytes())
     run, command = run_attacks(home, picture=name, model=MODELS[0], defences=["none", "mjp:0.1"], seed=2)
     assert run["state"] == "done", run
-    assert run["done"] == run["total"]
+    assert run["done"] == len(run["defences"]) * len(run["attacks"])
     words = command.split()
     attacks = words[words.index("--attacks") + 1 : words.index("--seed")]
     assert words[words.index("--defences") + 1 : words.index("--attacks")] == ["none", "mjp:0.1"]
@@ -138,11 +145,38 @@ def test_attacks_give_what_the_command_line_gives(home: str, tmp_path: Path) -> 
     assert [finding["attack"] for finding in findings[:-1]] == ["guess", *attacks]
     assert findings[1]["scores"]["a"]["psnr"] == pytest.approx(direct.scores["a"][0].psnr, abs=1e-3)
     assert findings[1]["scores"]["a"]["exact"] == 1
-    assert findings[-1]["verdict"].startswith("exposed: direct")
-    status, body, _ = ask(home + findings[1]["picture"])
-    rebuilt = Image.open(BytesIO(body)).resize((32, 32), Image.Resampling.NEAREST)
+    assert findings[-1]["verdict"] == "exposed"
+    assert findings[-1]["sentence"].startswith("exposed: direct")
     original = (open_square(path, 32)[0] * 255).round().byte().permute(1, 2, 0)
-    assert torch.equal(torch.frombuffer(bytearray(rebuilt.tobytes()), dtype=torch.uint8), original.flatten())
+    for address in (run["picture"], findings[1]["picture"]):  # what it is compared with, and what was rebuilt
+        enlarged = Image.open(BytesIO(ask(home + address)[1]))
+        pixels = bytearray(enlarged.resize((32, 32), Image.Resampling.NEAREST).tobytes())
+        assert torch.equal(torch.frombuffer(pixels, dtype=torch.uint8), original.flatten())
+
+
+def test_attacks_are_those_made_for_the_update() -> None:
+    table = find_model(MODELS[1])
+    rotary = as_subject(MJP(timm.create_model("vit_small_patch16_rope_224", depth=1), mjp.variant("A")))
+    one, several = ("direct", "span", "subspace", "activations"), ("direct",)
+    if find_spec("fpylll"):
+        one, several = (*one, "lattice"), (*several, "batch")
+    assert choose_attacks(table, ["none", "mjp:0.27"], 1) == one
+    assert choose_attacks(table, ["mjp:0.27"], 3) == (*one, "rounds")
+    assert choose_attacks(table, ["batch:4", "mjp:0.27+batch:4"], 3) == several
+    assert set(choose_attacks(table, ["none", "batch:2"], 1)) == {*one, *several}
+    assert choose_attacks(rotary, ["none"], 1) == ("hull",)
+
+
+def test_the_command_names_the_weights_of_timm() -> None:
+    question = Question("timm:vit_tiny", np.zeros((3, 8, 8), np.uint8), ("none",), ("direct",), 1, 0)
+    assert question.command == (
+        "mjp attack photo.jpg --model timm:vit_tiny --defences none --attacks direct --seed 0 --pretrained"
+    )
+
+
+def test_a_folder_without_results_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"), running(MODELS[:1], results=(tmp_path / "no",)):
+        pass
 
 
 def test_a_run_can_be_cancelled_and_the_next_one_works(home: str) -> None:
@@ -186,6 +220,7 @@ def test_too_much_is_refused(home: str, monkeypatch: pytest.MonkeyPatch) -> None
         (b'{"defences": []}', "choose one to"),
         (b'{"defences": [1]}', "a defence is a text"),
         (b'{"defences": ["unheard-of"]}', "unheard-of"),
+        (b'{"defences": ["mjp:0.27+batch:4096"]}', "batches of at most 8"),
         (b'{"rounds": 99}', "rounds must be"),
         (b'{"batch": 0}', "batch must be"),
         (b'{"model": "../../etc/passwd"}', "has no model"),

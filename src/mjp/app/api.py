@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from mjp.app import views
 from mjp.app.jobs import Job, Jobs
+from mjp.app.leak import as_png, as_tensor
 from mjp.app.models import Models
 from mjp.app.parameters import read_draws, read_jigsaw, read_question
 from mjp.app.pictures import MAX_BYTES, Uploads
@@ -44,10 +45,10 @@ class Api:
     async def leak(self, http: Request) -> Response:
         body = await _body(http, MAX_QUESTION)
         job = self.jobs.submit(await run_in_threadpool(read_question, body, self.models, self.uploads))
-        return _json({"job": job.name, "command": job.question.command}, 202)
+        return _json({"job": job.name}, 202)
 
     def job(self, http: Request) -> Response:
-        job = self.jobs.find(http.path_params["name"])
+        job = self.jobs.watch(http.path_params["name"])
         return _json(_progress(job) | {"ahead": self.jobs.ahead(job)})
 
     def cancel(self, http: Request) -> Response:
@@ -55,13 +56,18 @@ class Api:
         self.jobs.cancel(job)
         return _json(_progress(job))
 
+    def attacked_picture(self, http: Request) -> Response:
+        """The picture as the network takes it: reconstructions are compared with this one."""
+        question = self.jobs.find(http.path_params["name"]).question
+        return _png(as_png(as_tensor(question.pixels)))
+
     def reconstruction(self, http: Request) -> Response:
         messages = self.jobs.find(http.path_params["name"]).messages
         number = http.path_params["number"]
         content = messages[number].get("png") if number < len(messages) else None
         if content is None:
             return PlainTextResponse("Not found.\n", 404)
-        return Response(content, media_type="image/png", headers=SECRET)
+        return _png(content)
 
 
 def _progress(job: Job) -> dict[str, Any]:
@@ -72,8 +78,12 @@ def _progress(job: Job) -> dict[str, Any]:
         for number, message in enumerate(list(job.messages))
     ]
     attacked = sum("attack" in message and not message["is_guess"] for message in findings)
-    state = {"state": job.state, "error": job.error, "seconds": round(job.seconds, 1)}
-    return {**state, "done": attacked, "total": job.question.steps, "findings": findings}
+    question = job.question
+    return {
+        **{"state": job.state, "error": job.error, "seconds": round(job.seconds, 1), "done": attacked},
+        **{"defences": question.defences, "attacks": question.attacks, "command": question.command},
+        **{"picture": f"/api/jobs/{job.name}/picture.png", "size": question.pixels.shape[1:], "findings": findings},
+    }
 
 
 async def _body(http: Request, limit: int) -> bytes:
@@ -90,6 +100,10 @@ async def _body(http: Request, limit: int) -> bytes:
 
 def _json(content: Any, status: int = 200) -> Response:
     return JSONResponse(content, status, headers=SECRET)
+
+
+def _png(content: bytes) -> Response:
+    return Response(content, media_type="image/png", headers=SECRET)
 
 
 def _jpeg(content: bytes) -> Response:

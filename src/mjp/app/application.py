@@ -8,7 +8,8 @@
     /api/pictures                  POST: a picture to keep in memory
     /api/jigsaw, /api/consistency  what the models say, before and after
     /api/leak                      POST: start attacks
-    /api/jobs/NAME[/N.png]         how far they are, and what they rebuilt; DELETE cancels
+    /api/jobs/NAME                 how far they are; DELETE cancels
+    /api/jobs/NAME/N.png           what they rebuilt, and picture.png: from what
 
 Uploads are named by a random word and found in memory: no part of an address ever becomes part of a path.
 """
@@ -42,6 +43,7 @@ def make_app(pages: Pages, api: Api, search: Starlette | None) -> Starlette:
         Route("/api/leak", api.leak, methods=["POST"]),
         Route("/api/jobs/{name}", api.job),
         Route("/api/jobs/{name}", api.cancel, methods=["DELETE"]),
+        Route("/api/jobs/{name}/picture.png", api.attacked_picture),
         Route("/api/jobs/{name}/{number:int}.png", api.reconstruction),
     ]
     return Starlette(routes=routes, exception_handlers={InputError: _refused, HTTPException: _failed})

@@ -4,11 +4,12 @@ A run of attacks cannot be interrupted from within, so the process that runs it 
 place. The pages stay quick meanwhile, and an attack that takes all memory ends alone.
 """
 
+import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 from threading import Condition, Thread
 from time import monotonic
@@ -21,6 +22,7 @@ State = Literal["waiting", "running", "done", "cancelled", "failed"]
 QUEUE = 4  # runs that may wait
 FINISHED = 8  # runs whose results are remembered
 MAX_SECONDS = 1800.0  # of a run
+ABANDONED = 180.0  # seconds without a look from any page; a hidden tab may look only once a minute
 TICK = 0.1  # seconds between looks at a run
 ENDED = "the attacks ended unexpectedly; perhaps there was not enough memory"
 
@@ -34,12 +36,17 @@ class Job:
     state: State = "waiting"
     messages: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
+    looked_at: float = field(default_factory=monotonic)
     began: float = 0.0
     seconds: float = 0.0
 
     @property
     def is_over(self) -> bool:
         return self.state not in ("waiting", "running")
+
+    @property
+    def is_abandoned(self) -> bool:
+        return monotonic() - self.looked_at > ABANDONED
 
 
 class Jobs:
@@ -60,7 +67,7 @@ class Jobs:
 
     def submit(self, question: Any) -> Job:
         with self.changed:
-            if sum(job.state == "waiting" for job in self.jobs.values()) >= QUEUE:
+            if sum(job.state == "waiting" and not job.is_abandoned for job in self.jobs.values()) >= QUEUE:
                 raise InputError(f"{QUEUE} runs are waiting already: wait for one, or cancel it")
             job = Job(secrets.token_urlsafe(12), question)
             self.jobs[job.name] = job
@@ -75,6 +82,12 @@ class Jobs:
             if name not in self.jobs:
                 raise InputError("this run is not in memory any more: start it again")
             return self.jobs[name]
+
+    def watch(self, name: str) -> Job:
+        """The same for a page that follows the run: one that nobody follows ends, so that others get their turn."""
+        job = self.find(name)
+        job.looked_at = monotonic()
+        return job
 
     def ahead(self, job: Job) -> int:
         """How many runs come before this one."""
@@ -110,7 +123,9 @@ class Jobs:
         with self.changed:
             while not self.closed:
                 for job in self.jobs.values():
-                    if job.state == "waiting":
+                    if job.state == "waiting" and job.is_abandoned:
+                        job.state = "cancelled"
+                    elif job.state == "waiting":
                         job.state = "running"
                         job.began = monotonic()
                         return job
@@ -126,6 +141,8 @@ class Jobs:
             if message is None:
                 if not worker.process.is_alive():
                     self._end(job, "failed", ENDED)
+                elif job.is_abandoned:
+                    self._end(job, "cancelled")
                 elif job.seconds > MAX_SECONDS:
                     self._end(job, "failed", f"the run took longer than {MAX_SECONDS / 60:.0f} minutes")
             elif "done" in message:
@@ -148,7 +165,7 @@ class Worker:
     def __init__(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         context = get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process: BaseProcess = context.Process(target=work, args=(other, *arguments), daemon=True)
+        self.process: BaseProcess = context.Process(target=_work, args=(work, other, *arguments), daemon=True)
         self.process.start()
         other.close()
         self.is_idle = True
@@ -172,3 +189,16 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.pipe.close()
+
+
+def _work(work: Callable[..., None], *arguments: Any) -> None:
+    """What the process does: the work, and it ends with the page."""
+    Thread(target=_end_with_page, daemon=True).start()
+    work(*arguments)
+
+
+def _end_with_page() -> None:
+    """A page that is killed cannot end this process, which would hold a picture until its attack is over."""
+    if (page := parent_process()) is not None:
+        page.join()
+        os._exit(1)

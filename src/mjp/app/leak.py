@@ -5,7 +5,7 @@ This runs in a process of its own (see jobs), which keeps the models in memory b
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -23,13 +23,17 @@ from torch import Tensor
 from mjp.common.errors import InputError
 from mjp.models import Subject, find_model
 from mjp.pictures.tensors import to_image
+from mjp.privacy.combination import parse
 from mjp.privacy.examine.conclusion import conclude
 from mjp.privacy.examine.finding import GUESS, Finding
 from mjp.privacy.examine.pictures import audit_pictures
 
 Send = Callable[[dict[str, Any]], object]
 
-QUICK = ("direct", "span", "subspace", "activations")
+ONE = ("direct", "span", "subspace", "activations", "lattice")  # on the update of one picture, the quickest first
+ONE_WITHOUT_TABLE = ("hull",)  # the others need position embeddings
+SEVERAL = ("direct", "batch")
+WITH_FPYLLL = ("lattice", "batch")
 SHOWN_SIDE = 224  # pixels: smaller reconstructions are enlarged by a whole factor, so that patches stay sharp
 
 
@@ -40,28 +44,29 @@ class Question:
     model: str
     pixels: NDArray[np.uint8]
     defences: tuple[str, ...]
+    attacks: tuple[str, ...]
     rounds: int
     seed: int
-
-    @property
-    def attacks(self) -> tuple[str, ...]:
-        """The quickest first, so that there is something to see."""
-        return (
-            *QUICK,
-            *(("lattice",) if find_spec("fpylll") else ()),
-            *(("rounds",) if self.rounds > 1 else ()),
-        )
-
-    @property
-    def steps(self) -> int:
-        return len(self.defences) * len(self.attacks)
 
     @property
     def command(self) -> str:
         """The same on the command line, for a file of one's own."""
         words = ["mjp", "attack", "photo.jpg", "--model", self.model, "--defences", *self.defences]
         words += ["--attacks", *self.attacks, "--seed", str(self.seed)]
+        words += ["--pretrained"] if self.model.startswith("timm:") else []
         return shlex.join([*words, "--rounds", str(self.rounds)] if self.rounds > 1 else words)
+
+
+def choose_attacks(subject: Subject, defences: Sequence[str], rounds: int) -> tuple[str, ...]:
+    """The attacks that are made for updates of this model under these defences, the quickest first."""
+    batches = [parse(text).batch for text in defences]
+    has_table = subject.model.position_table() is not None
+    names = [
+        *((ONE if has_table else ONE_WITHOUT_TABLE) if 1 in batches else ()),
+        *(SEVERAL if max(batches) > 1 else ()),
+        *(("rounds",) if rounds > 1 and 1 in batches else ()),
+    ]
+    return tuple(name for name in dict.fromkeys(names) if name not in WITH_FPYLLL or find_spec("fpylll"))
 
 
 def answer(question: Question, send: Send) -> None:
@@ -72,18 +77,23 @@ def answer(question: Question, send: Send) -> None:
         findings.append(finding)
         send({"defence": finding.defence, **_message(finding)})
         if len(findings) == 1 + len(question.attacks):  # the guess, then every attack
-            send({"defence": finding.defence, "verdict": conclude(findings).sentence})
+            conclusion = conclude(findings)
+            send({"defence": finding.defence, "verdict": conclusion.verdict, "sentence": conclusion.sentence})
             findings.clear()
 
     audit_pictures(
         _model(question.model),
-        torch.from_numpy(question.pixels).float().unsqueeze(0) / 255,
+        as_tensor(question.pixels).unsqueeze(0),
         defences=question.defences,
         attacks=question.attacks,
         rounds=question.rounds,
         seed=question.seed,
         watch=watch,
     )
+
+
+def as_tensor(pixels: NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(pixels).float() / 255
 
 
 def _message(finding: Finding) -> dict[str, Any]:

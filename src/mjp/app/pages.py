@@ -15,7 +15,7 @@ from mjp import __version__
 from mjp.aladin.search.web.pages import View
 from mjp.app.models import DRAWS, Models
 from mjp.app.parameters import MAX_BATCH, MAX_ROUNDS, SAMPLERS, Jigsaw, read_jigsaw
-from mjp.app.pictures import Uploads
+from mjp.app.pictures import SAMPLE, Uploads
 from mjp.app.views import jigsaw_answers
 from mjp.common.errors import InputError
 from mjp.common.style import page_css
@@ -24,6 +24,7 @@ from mjp.report.runs import collect
 from mjp.report.sections import KINDS
 
 HERE = Path(__file__).parent
+ASSETS = {"app.css": "text/css"} | dict.fromkeys(("common.js", "jigsaw.js", "leak.js"), "text/javascript")
 VIEWS = (View("Jigsaw", "/"), View("Leak", "/leak"), View("Search", "/search/"), View("Results", "/results"))
 POLICY = (
     "default-src 'none'; img-src 'self' data: blob:; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -31,7 +32,7 @@ POLICY = (
 )
 REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 DEFENCES = (
-    ("none", "nothing", True),
+    ("none", "no defence", True),
     ("mjp", "MJP at γ", True),
     ("mjp-sticky", "MJP, one secret jigsaw per picture", False),
     ("mjp+dither", "MJP and dither", False),
@@ -54,13 +55,14 @@ class Pages:
             jigsaw = Jigsaw()
             answers = jigsaw_answers(jigsaw, self.models, self.uploads)
         link = urlencode(vars(jigsaw))
-        values |= {"jigsaw": jigsaw, "link": link, "answers": answers, "samplers": SAMPLERS, "draws": DRAWS}
+        values |= {"jigsaw": jigsaw, "picture": jigsaw.picture, "link": link}
+        values |= {"answers": answers, "samplers": SAMPLERS, "draws": DRAWS}
         return _html("jigsaw.html", "/", values, 400 if values["error"] else 200)
 
     def leak(self, _: Request) -> Response:
         values = {
             **{"models": list(self.models.subjects), "chosen": self.models.default, "defences": DEFENCES},
-            **{"max_rounds": MAX_ROUNDS, "max_batch": MAX_BATCH},
+            **{"max_rounds": MAX_ROUNDS, "max_batch": MAX_BATCH, "picture": SAMPLE, "error": None},
         }
         return _html("leak.html", "/leak", values)
 
@@ -77,23 +79,25 @@ class Pages:
 
 def asset_file(http: Request) -> Response:
     name = http.path_params["name"]
-    if name not in ("app.css", "app.js"):
+    if name not in ASSETS:
         return PlainTextResponse("Not found.\n", 404)
-    kind = "text/css" if name.endswith(".css") else "text/javascript"
     headers = {"Cache-Control": "private, max-age=31536000, immutable"}  # the address names the content
-    return PlainTextResponse(asset(name)[1], media_type=kind, headers=headers)
+    return PlainTextResponse(_asset(name), media_type=ASSETS[name], headers=headers)
 
 
 @cache
-def asset(name: str) -> tuple[str, str]:
-    """The address of a file that every page loads, which changes with its content, and the content."""
-    text = (page_css() if name.endswith(".css") else "") + (HERE / name).read_text(encoding="utf-8")
-    return f"/assets/{name}?{sha256(text.encode()).hexdigest()[:12]}", text
+def asset_address(name: str) -> str:
+    """The address of a file that pages load; it changes with the content."""
+    return f"/assets/{name}?{sha256(_asset(name).encode()).hexdigest()[:12]}"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (page_css() if name.endswith(".css") else "") + (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
 def _html(template: str, address: str, values: dict[str, Any], status: int = 200) -> Response:
-    common = {"version": __version__, "views": VIEWS, "address": address}
-    common |= {"css": asset("app.css")[0], "script": asset("app.js")[0]}
+    common = {"version": __version__, "views": VIEWS, "address": address, "asset": asset_address}
     body = _templates().get_template(template).render(common | values)
     headers = {"Cache-Control": "no-store", "Content-Security-Policy": POLICY}
     return HTMLResponse(body, status, headers=headers)

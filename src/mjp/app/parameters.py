@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
-from mjp.app.leak import Question
+from mjp.app.leak import Question, choose_attacks
 from mjp.app.models import DRAWS, Models
 from mjp.app.pictures import SAMPLE, Picture, Uploads
 from mjp.common.errors import InputError, shorten
@@ -14,7 +14,7 @@ from mjp.method.config import SamplerName
 from mjp.privacy.combination import parse
 
 MAX_SEED = 2**31
-MAX_DEFENCES = 4
+MAX_DEFENCES = 6
 MAX_ROUNDS = 10
 MAX_BATCH = 8
 MAX_DEFENCE = 60  # characters
@@ -60,8 +60,9 @@ def read_question(body: bytes, models: Models, uploads: Uploads) -> Question:
     if not isinstance(defences, list) or not 1 <= len(defences) <= MAX_DEFENCES:
         raise InputError(f"choose one to {MAX_DEFENCES} defences")
     names = tuple(dict.fromkeys(_defence(text, batch) for text in defences))
+    seed = whole("seed", content.get("seed", 0), most=MAX_SEED)
     pixels = (picture.inputs[models[model].size] * 255).round().byte().numpy()
-    return Question(model, pixels, names, rounds, whole("seed", content.get("seed", 0), most=MAX_SEED))
+    return Question(model, pixels, names, choose_attacks(models[model], names, rounds), rounds, seed)
 
 
 def _defence(text: Any, batch: int) -> str:
@@ -70,6 +71,8 @@ def _defence(text: Any, batch: int) -> str:
         raise InputError(f"a defence is a text of at most {MAX_DEFENCE} characters, as mjp:0.27")
     combination = parse(text)
     combination.check_installed()
+    if combination.batch > MAX_BATCH:
+        raise InputError(f"the page attacks batches of at most {MAX_BATCH} pictures, not {combination.batch}")
     if batch == 1 or combination.batch > 1:
         return text
     return f"batch:{batch}" if text == "none" else f"{text}+batch:{batch}"

@@ -11,6 +11,8 @@ from mjp.common.errors import InputError
 from mjp.pictures.sets import embedded
 from mjp.pictures.thumbnail_files import ThumbnailFiles
 from mjp.pictures.thumbnails import Thumbnails
+from mjp.report.runs import collect
+from mjp.report.sections import KINDS
 from mjp.reproduce.committed import committed_results
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def serving(
     uploads = Uploads((subject.size for subject in loaded.subjects.values()), _sample(loaded[loaded.default].size[0]))
     search = None if index is None else _search(index)
     folders = list(results) or committed_results()
+    collect(folders, kinds=KINDS)  # a folder that cannot be shown is refused now, not when somebody looks at it
     jobs = Jobs(work, tuple(loaded.subjects))
     try:
         app = make_app(Pages(loaded, uploads, folders), Api(loaded, uploads, jobs), search)

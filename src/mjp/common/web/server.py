@@ -78,9 +78,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((LOOPBACK if host == "localhost" else host, port), family=family, backlog=128)
     except OSError as error:
-        raise InputError(
-            f"port {port} of {host} cannot be used ({error.strerror or error}): choose another one with --port"
-        ) from error
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server adds the address, named here
+        raise InputError(f"port {port} of {host} cannot be used ({reason}): choose another one with --port") from error
 
 
 class Deadline(H11Protocol):
