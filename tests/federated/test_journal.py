@@ -8,7 +8,7 @@ import torch
 from mjp.common.errors import InputError
 from mjp.federated.auditor import LeakReport
 from mjp.federated.journal import Entry, Journal, entry_of_figures
-from mjp.federated.summary import round_line
+from mjp.federated.summary import finish, round_line
 from mjp.privacy.examine.conclusion import NOT_RECOVERED
 
 
@@ -23,6 +23,17 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     assert weights is not None
     assert weights["w"].tolist() == [2, 2]
     assert len(list((tmp_path / "run").glob("weights-*"))) == 1
+
+
+def test_the_page_of_an_engines_run_prints_no_command_that_does_not_exist(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "server", {"engine": "Flower", "model": "m"})
+    journal.note_accuracy(0, 0.1)
+    journal.close_round(1, {"w": torch.ones(2)}, [Entry(round=1, client="a", status="exposed", match=1.0)])
+    results = finish(tmp_path, {"none": journal}, {**journal.settings, "rounds": 1})
+    page = (tmp_path / "report.html").read_text()
+    assert "# started by Flower, with\nmodel = m\nrounds = 1" in page
+    assert "mjp federate" not in page
+    assert "engine" not in results.settings
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import tyro
 
 from mjp.cli import eval as evaluation
-from mjp.cli import segment, study
+from mjp.cli import federate, reproduce, segment, study
 from mjp.common.errors import InputError
 from mjp.common.results import make_results
 from mjp.report.page import render
@@ -102,6 +102,8 @@ def test_a_picture_that_is_missing_or_broken_is_named(name: str, tmp_path: Path)
         (evaluation, ["m", "--ratios", "--corrupt"]),
         (study, ["m", "--pictures", "x.png", "y z.png", "--seed", "4"]),
         (segment, ["--data", "cam vid", "--checkpoint", "out/swin", "--model-kwargs", "depths=(1, 1)", "--seed", "3"]),
+        (reproduce, ["scratch", "--data", "some where", "--seeds", "0", "4", "--shard", "1/2"]),
+        (federate, ["--defences", "none", "mjp:0.27+batch:8", "--rounds", "2"]),
     ],
 )
 def test_the_command_on_the_page_means_the_same(module: Any, arguments: list[str]) -> None:

@@ -52,7 +52,7 @@ def federate(settings: FederateSettings, out: Path, options: Any) -> Results:
             more[text] = scenario.returning()
             say(scenario_line(text, journals[text], more[text]))
         draw_leaks(leaks, out / "leaks.png")
-        return finish(out, journals, {**vars(options), "engine": "one process"}, more)
+        return finish(out, journals, vars(options), more)
 
 
 def _model(settings: FederateSettings) -> Subject:

@@ -87,12 +87,17 @@ def finish(
     settings: Mapping[str, Any],
     more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Results:
-    """Write results.json and rounds.png of finished runs, by name; `more` is added to single runs."""
+    """Write results.json and rounds.png of finished runs, by name; `more` is added to single runs.
+
+    The engine is among the settings of a journal, but no option of a command: it goes into the body.
+    """
     scenarios = {name: scenario_of(journal, **(more or {}).get(name, {})) for name, journal in journals.items()}
     folder.mkdir(parents=True, exist_ok=True)
     draw_rounds(scenarios, folder / "rounds.png")
     model = str(settings.get("model", "model"))
-    results = write_results(folder, KIND, dict(settings), {"models": {model: {}}, "scenarios": scenarios})
+    options = {name: value for name, value in settings.items() if name != "engine"}
+    body: dict[str, Any] = {"models": {model: {}}, "engine": settings.get("engine"), "scenarios": scenarios}
+    results = write_results(folder, KIND, options, body)
     write_page(folder / "report.html", [folder], title="Federated training")
     return results
 

@@ -19,7 +19,7 @@ def _training(run: Run) -> dict[str, Any]:
     settings = run.settings
     scenarios = run.body["scenarios"]
     return {
-        "engine": settings.get("engine", ""),
+        "engine": run.body.get("engine") or "one process",
         "model": next(iter(run.models)),
         "rounds": settings.get("rounds", ""),
         "seed": settings.get("seed", ""),

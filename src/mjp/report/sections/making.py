@@ -14,6 +14,7 @@ POSITIONAL = {
     "study": "models",
     "attack": "pictures",
     "attack-update": "files",
+    "reproduce": "scale",
     "aladin eval": "models",
 }
 
@@ -26,6 +27,8 @@ def _origin(run: Run) -> dict[str, Any]:
     versions = {str(name): str(number) for name, number in run.results.versions.items()}
     if run.kind == "train":  # its settings are a file already
         text = shlex.join(["mjp", "train", "--recipe", str(run.folder / "config.yaml")])
+    elif engine := run.body.get("engine"):  # its own program started it
+        text = "\n".join([f"# started by {engine}, with", *(f"{k} = {v}" for k, v in run.settings.items())])
     else:
         text = command(run.kind, run.settings)
     return {"folder": str(run.folder), "command": text, "versions": versions}
