@@ -16,7 +16,7 @@ def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
     runs = {name: seeds for name, seeds in cells.items() if seeds}
     curves = {name: runs[name] for name in scale.curves if name in runs}
     _draw_inference(scale, curves, folder / "inference.png")
-    _draw_convergence(curves, folder / "convergence.png")
+    _draw_convergence(scale, curves, folder / "convergence.png")
     if columns := _first_seeds(runs, "pca"):
         _draw_positions(columns, folder / "positions.png")
     if columns := _first_seeds(runs, "attention"):
@@ -32,19 +32,20 @@ def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
         for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
             rows = [[100 * _mean(cell, f"{name}@{ratio:g}") for ratio in ratios] for cell in seeds.values()]
             start = [[100 * _mean(cell, "top1") if name == "top1" else 100.0] for cell in seeds.values()]
-            _band(axis, [0.0, *ratios], np.hstack([start, rows]), colour, run)
+            _band(axis, [0.0, *ratios], np.hstack([start, rows]), colour, _label(scale, run))
         axis.set(title=label, xlabel="γ in inference")
     _finish(figure, axes, path)
 
 
-def _draw_convergence(runs: Cells, path: Path) -> None:
+def _draw_convergence(scale: Scale, runs: Cells, path: Path) -> None:
     """Validation accuracy after every epoch."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(7, 4.6), layout="constrained")
     for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
         curves = [cell["figures"]["curve"] for cell in seeds.values()]
         epochs = [epoch for epoch, _ in curves[0]]
-        _band(axis, epochs, np.array([[top1 for _, top1 in curve] for curve in curves]), colour, run)
+        rows = np.array([[top1 for _, top1 in curve] for curve in curves])
+        _band(axis, epochs, rows, colour, _label(scale, run))
     axis.set(title="validation top-1, %", xlabel="epoch")
     _finish(figure, [axis], path)
 
@@ -103,8 +104,13 @@ def _band(axis: Any, x: list[float], rows: NDArray[np.float64], colour: str, lab
 def _finish(figure: Any, axes: Any, path: Path) -> None:
     tidy(*axes)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
+    columns = round(figure.get_size_inches()[0] / 3.5)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     save_chart(figure, path)
+
+
+def _label(scale: Scale, run: str) -> str:
+    return f"{run}: {scale.runs[run].title}"
 
 
 def _colours(runs: Cells) -> list[str]:
