@@ -1,4 +1,4 @@
-"""Make docs/results.md and its pictures from the committed cells of `mjp reproduce`:
+"""Make docs/results.md with its pictures and the README's first result from the committed cells of `mjp reproduce`:
 
     python tools/write_results.py
 
@@ -13,9 +13,12 @@ from pathlib import Path
 from mjp.reproduce.command import collect
 from mjp.reproduce.committed import HOME
 from mjp.reproduce.document import document
+from mjp.reproduce.first_result import first_result
 from mjp.reproduce.scale import load_scale
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+MARKS = ("<!-- from here to the end mark: python tools/write_results.py -->\n", "<!-- end -->")
 ORDER = ("finetune", "scratch", "finetune_search")
 FIGURES = {
     "inference": "Accuracy and consistency over γ in inference; bands are one standard deviation over seeds",
@@ -42,7 +45,15 @@ def main() -> None:
                 results = collect(load_scale(name), folder, {"scale": name})
             (folder / "results.md").unlink()  # it is part of the page
             parts += [document(results.body, level=2), *pictures(name, folder)]
+            if name == "finetune":
+                replace_between_marks(ROOT / "README.md", first_result(results.body))
     (DOCS / "results.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def replace_between_marks(path: Path, text: str) -> None:
+    before, _, rest = path.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    path.write_text(f"{before}{MARKS[0]}{text}{MARKS[1]}{after}", encoding="utf-8")
 
 
 def pictures(scale: str, folder: Path) -> list[str]:

@@ -7,11 +7,13 @@ import pytest
 
 from mjp.common.results import plain
 from mjp.reproduce.collect import read_cells, summarise
-from mjp.reproduce.committed import committed_results
+from mjp.reproduce.committed import HOME, committed_results
 from mjp.reproduce.document import document
+from mjp.reproduce.first_result import first_result
 from mjp.reproduce.scale import load_scale
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "results.md"
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "results.md"
 
 
 @pytest.mark.parametrize("folder", committed_results(), ids=lambda folder: folder.name)
@@ -32,3 +34,8 @@ def test_cells_were_trained_as_the_scale_says(folder: Path) -> None:
     for name, by_seed in read_cells(folder, scale).items():
         for cell in by_seed.values():
             assert cell["train"] == plain(scale.runs[name].train)
+
+
+def test_the_readme_says_what_the_results_say() -> None:
+    results = json.loads((HOME / "finetune" / "results.json").read_text())
+    assert first_result(results) in (ROOT / "README.md").read_text()

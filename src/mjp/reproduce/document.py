@@ -46,7 +46,7 @@ def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
         "interval does, and does not hold if its whole interval contradicts it. One seed has no interval."
     )
     rows = [[claim["text"], claim["published"], _difference(claim), f"**{claim['verdict']}**"] for claim in judged]
-    lines = [fill(rule, WIDTH), "", *_markdown(["claim", "published", "difference here", "verdict"], rows)]
+    lines = [fill(rule, WIDTH), "", *markdown(["claim", "published", "difference here", "verdict"], rows)]
     return lines + (["", fill(f"Not run yet: {'; '.join(open_claims)}.", WIDTH)] if open_claims else [])
 
 
@@ -77,7 +77,7 @@ def _table(table: dict[str, Any]) -> list[str]:
     return [
         fill(f"Mean ± standard deviation over seeds{beside}.{note}", WIDTH),
         "",
-        *_markdown(["run", "seeds", *(column["title"] for column in columns)], rows),
+        *markdown(["run", "seeds", *(column["title"] for column in columns)], rows),
     ]
 
 
@@ -104,7 +104,7 @@ def _corruptions(errors: dict[str, dict[str, float]]) -> list[str]:
     return [
         "Top-1 error in %, mean over five severities and all seeds; the last two columns are the paper's (ImageNet-C).",
         "",
-        *_markdown(["corruption", *errors, *(f"({model})" for model in published)], rows),
+        *markdown(["corruption", *errors, *(f"({model})" for model in published)], rows),
     ]
 
 
@@ -118,10 +118,10 @@ def _gates(gates: dict[str, Any]) -> list[str]:
         "A network that loses nothing when all its patches are shuffled does not use its positions, and no claim about",
         "positions counts on it.",
         "",
-        *_markdown(["run", "top-1 lost under the full jigsaw, positions kept", "uses its positions"], rows),
+        *markdown(["run", "top-1 lost under the full jigsaw, positions kept", "uses its positions"], rows),
     ]
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [head, ["---"] * len(head), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
