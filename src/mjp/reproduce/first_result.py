@@ -28,7 +28,8 @@ def first_result(body: dict[str, Any]) -> str:
     )
     after = (
         f"So MJP gains {_points(shuffled)} points of accuracy under the jigsaw and {_points(consistent)} of "
-        f"consistency. Without a jigsaw its accuracy differs by {_points(price)} points: what it costs is {COST[price['verdict']]}. "
+        f"consistency. Without a jigsaw its accuracy differs by {_points(price)} points: what it costs is "
+        f"{COST[price['verdict']]}. "
         f"Intervals are corrected for all {len(claims)} claims that are tested: [docs/results.md](docs/results.md) has "
         "each with its verdict, and grows as runs finish."
     )
