@@ -44,6 +44,12 @@ def test_a_student_belongs_to_the_family_of_its_teacher(tmp_path: Path) -> None:
     assert family(students[0]) != family(run(tmp_path / "y", phase="distill", teacher=teachers[0], objective="infonce"))
 
 
+def test_a_continued_run_belongs_to_the_family_of_its_start(tmp_path: Path) -> None:
+    starts = [run(tmp_path / f"t{seed}", seed=seed) for seed in (0, 1)] + [run(tmp_path / "t2", seed=0, epochs=5)]
+    ends = [run(tmp_path / f"s{k}", phase="classes", seed=k, init=start) for k, start in enumerate(starts)]
+    assert family(ends[0]) == family(ends[1]) != family(ends[2])
+
+
 def test_a_model_without_its_run_belongs_to_no_family(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("- not: a run")
     assert training_of(tmp_path) is None

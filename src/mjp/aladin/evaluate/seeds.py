@@ -1,8 +1,8 @@
 """Runs that differ only in their seed: mean and standard deviation of their results.
 
 How a model was trained is recorded in config.yaml of its run. Two models belong to one family if their configurations
-agree in everything that a result depends on, except the seed; a teacher counts by its own family, since each seed has
-its own teacher. A model without its run belongs to no family.
+agree in everything that a result depends on, except the seed; a teacher, or a run that was continued, counts by its own
+family, since each seed has its own. A model without its run belongs to no family.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ def _family(config: dict[str, Any]) -> str:
     settings = {name: value for name, value in config.items() if name not in IGNORED}
     if config["phase"] != "distill":
         settings.pop("teacher", None)  # not used
-    for name in ("teacher", "guide"):
+    for name in ("teacher", "guide", "init"):
         if settings.get(name) is not None:
             taught_by = _config(Path(settings[name]))
             settings[name] = settings[name] if taught_by is None else _family(taught_by)
