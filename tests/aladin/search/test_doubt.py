@@ -1,69 +1,83 @@
-"""Doubt: a query with an answer stands above the everyday words, one without does not, whatever the index is like."""
+"""Doubt: pictures that come as near to a query as training pictures do are believed, others are not."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
-from aladin.index.test_store import CONFIG
 from aladin.tiny import noise
-from mjp.aladin.index.catalogue import File
-from mjp.aladin.index.store import Index, open_or_create
-from mjp.aladin.model.codes import Codes
-from mjp.aladin.search import doubt
-from mjp.aladin.search.doubt import Doubt, standing
+from mjp.aladin.model.class_codes import WIDTH as CODE_WIDTH
+from mjp.aladin.model.class_codes import class_codes
+from mjp.aladin.model.reference import load_reference, save_reference
+from mjp.aladin.search.doubt import BEST, Doubt, reach
 
-WIDTH, COUNT = 32, 200
-
-
-class Words:
-    """A model whose everyday words are random vectors."""
-
-    def encode_texts(self, texts: list[str]) -> Codes:
-        empty = torch.zeros(len(texts), 1, dtype=torch.bool)
-        return Codes(normalize(noise(len(texts), WIDTH, seed=1), dim=-1), torch.zeros(len(texts), 1, 1), empty, empty)
+WIDTH = 32
 
 
-def random_index(folder: Path, *answers: torch.Tensor, count: int = COUNT) -> Index:
-    """Random pictures around a common direction, and pictures near to some queries."""
-    index = open_or_create(folder, CONFIG)
-    common = noise(1, WIDTH, seed=2)
-    vectors = normalize(torch.cat([noise(count, WIDTH, seed=3) + common, *(6 * answer for answer in answers)]), dim=-1)
-    valid = torch.ones(len(vectors), 1, dtype=torch.bool)
-    names = [f"p{n}" for n in range(len(vectors))]
-    files = [File(Path("/", name), name, None, 1, 1) for name in names]
-    index.add(names, Codes(vectors, torch.zeros(len(vectors), 1, 1), valid, ~valid), files)
-    return index
+def a_model(folder: Path, *, channel: bool = False, reference: Tensor | None = None) -> Any:
+    folder.mkdir(exist_ok=True)
+    if reference is not None:
+        save_reference(reference, folder)
+    return SimpleNamespace(home=folder, channel=object() if channel else None)
 
 
-def is_doubted(asked: Doubt, index: Index, query: torch.Tensor) -> bool | None:
-    best = (query @ torch.cat(index.vectors()).T)[0].topk(min(doubt.NEAREST, len(index)))
-    return asked.about(index, index.codes(best.indices).vector, best.values)
+def around(direction: Tensor, count: int, *, seed: int) -> Tensor:
+    return normalize(direction + 0.05 * noise(count, len(direction), seed=seed), dim=-1)
 
 
-def test_only_what_has_no_answer_is_in_doubt(tmp_path: Path) -> None:
-    query = normalize(noise(1, WIDTH, seed=9), dim=-1)
-    asked = Doubt(Words())  # type: ignore[arg-type]
-    with_answer = random_index(tmp_path / "with", query.repeat(3, 1) + 0.1 * noise(3, WIDTH, seed=10))
-    assert is_doubted(asked, with_answer, query) is False
-    weak = normalize(query * 0.2 + asked.words.mean(0, keepdim=True), dim=-1)
-    assert is_doubted(asked, random_index(tmp_path / "without"), weak) is True  # by the scale of the other index
-    assert is_doubted(asked, random_index(tmp_path / "small", count=10), query) is None
+def test_a_query_is_judged_by_its_scores_with_training_pictures(tmp_path: Path) -> None:
+    query, away = normalize(noise(2, WIDTH, seed=9), dim=-1)
+    pictures = normalize(noise(200, WIDTH, seed=3), dim=-1)
+    asked = Doubt(a_model(tmp_path, reference=torch.cat([pictures, around(query, BEST, seed=4)])))
+    assert asked.about(query, around(query, 5, seed=5)) is False
+    assert asked.about(query, around(away, 5, seed=6)) is True
 
 
-def test_the_standing_is_that_of_the_definition() -> None:
-    vectors, words = normalize(noise(4, 10, WIDTH), dim=-1), normalize(noise(30, WIDTH, seed=5), dim=-1)
-    cosines = noise(4, 10, seed=6)
-    expected = []
-    for pictures, scores in zip(vectors, cosines, strict=True):
-        usual = [words @ picture for picture in pictures]
-        above = [float((s - u.mean()) / u.std()) for s, u in zip(scores, usual, strict=True)]
-        expected.append(sum(sorted(above)[-doubt.BEST :]) / doubt.BEST)
-    assert standing(vectors, cosines, words).tolist() == pytest.approx(expected, abs=1e-5)
+def test_a_query_that_is_far_from_everything_is_judged_by_that_scale(tmp_path: Path) -> None:
+    """Flat thresholds fail here: the cosines are low although nothing nearer exists."""
+    pictures = normalize(noise(200, WIDTH, seed=3), dim=-1)
+    query = normalize(noise(WIDTH, seed=9), dim=0)
+    best = pictures[(pictures @ query).topk(5).indices]
+    assert (best @ query).max() < 0.7
+    assert Doubt(a_model(tmp_path, reference=pictures)).about(query, best) is False
 
 
-def test_the_list_is_of_everyday_words() -> None:
-    lines = (Path(doubt.__file__).parent / "everyday.txt").read_text().splitlines()
-    assert len(lines) == len(set(lines)) == 188
-    assert all(line.split()[0] in ("a", "an") for line in lines)
+def test_a_class_is_missed_although_captions_would_match(tmp_path: Path) -> None:
+    codes = normalize(class_codes(), dim=-1)
+    cosines = codes @ codes[0]
+    other = codes[int(cosines.argmin())]
+    captions = normalize(noise(WIDTH, seed=2), dim=0)
+    asked = Doubt(a_model(tmp_path, channel=True, reference=around(captions, 50, seed=7)))
+    query = torch.cat([captions, codes[0]])
+    pictures = around(captions, 4, seed=8)
+    assert asked.about(query, torch.cat([pictures, codes[0].expand(4, CODE_WIDTH)], 1)) is False
+    assert asked.about(query, torch.cat([pictures, other.expand(4, CODE_WIDTH)], 1)) is True
+
+
+def test_nothing_is_said_without_a_reference_or_pictures(tmp_path: Path) -> None:
+    query, pictures = noise(WIDTH), noise(5, WIDTH)
+    assert Doubt(a_model(tmp_path / "a")).about(query, pictures) is None
+    assert Doubt(a_model(tmp_path / "b", reference=pictures)).about(query, pictures[: BEST - 1]) is None
+
+
+def test_the_reach_is_that_of_the_definition() -> None:
+    query, pictures, others = noise(WIDTH), noise(6, WIDTH, seed=1), normalize(noise(40, WIDTH, seed=2), dim=-1)
+    scores = sorted(float(p @ query / p.norm() / query.norm()) for p in pictures)[-BEST:]
+    usual = sorted(float(o @ query / query.norm()) for o in others)
+    mean = sum(usual) / len(usual)
+    expected = (sum(scores) / BEST - mean) / (sum(usual[-2:]) / 2 - mean)
+    assert reach(query, pictures, others, best=2) == pytest.approx(min(1.0, expected), abs=1e-5)
+    assert reach(query, others[(others @ query).topk(BEST).indices], others, best=BEST) == pytest.approx(1.0)
+
+
+def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
+    vectors = noise(7, WIDTH)
+    save_reference(vectors, tmp_path)
+    loaded = load_reference(tmp_path)
+    assert loaded is not None
+    assert torch.allclose(loaded, vectors, atol=1e-2)
+    assert load_reference(tmp_path / "elsewhere") is None

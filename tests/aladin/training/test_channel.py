@@ -17,6 +17,7 @@ from mjp.aladin.model import saved_backbone
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.class_codes import WIDTH, ClassCodes
 from mjp.aladin.model.config import AladinConfig
+from mjp.aladin.model.reference import load_reference, save_reference
 from mjp.aladin.model.text import PieceTable
 from mjp.aladin.model.tokenizer import train_tokenizer
 from mjp.aladin.model.vision import Vision
@@ -74,9 +75,11 @@ def test_fitting_finds_the_classes_and_changes_nothing_else(tmp_path: Path) -> N
 def test_the_command_saves_a_model_whose_codes_are_wider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "fit", lambda model, generator: 0.0)
     saved(tmp_path / "base")
+    save_reference(torch.ones(3, 16), tmp_path / "base")
     folder = train_channel(config_from({"phase": "classes", "init": tmp_path / "base", "out": tmp_path / "run"}))
     assert training_of(folder) == training_of(tmp_path / "run")
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["phase"] == "classes"
+    assert load_reference(folder) is not None
     model = Aladin.load(folder)
     given = tokens()
     wide = given._replace(

@@ -12,7 +12,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from aladin.tiny import backbone, captioned_pictures, settings
+from mjp.aladin.data.corpus import encode_corpus
 from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.reference import load_reference
 from mjp.aladin.model.tokens import Tokens
 from mjp.aladin.training import engine as module
 from mjp.aladin.training import objective
@@ -122,6 +124,16 @@ def test_joint_training_moves_everything(data: Path, home: Path) -> None:
     assert still == []
     last = epochs(home / "run")[-1]
     assert {"train_align", "train_distill", "train_infonce", "align_rsum", "match_rsum"} <= set(last)
+
+
+def test_vectors_of_training_pictures_stay_beside_the_model(data: Path, home: Path, prepared: Path) -> None:
+    assert load_reference(prepared / "run" / "model") is None  # vectors are not trained yet
+    run = AladinRun(settings(data, home, phase="joint"))
+    reference = load_reference(train(run.config))
+    model = Aladin.load(home / "run")
+    expected = encode_corpus(model, run.corpus)[0].vector
+    assert reference is not None
+    assert torch.allclose(reference, expected, atol=1e-3)
 
 
 def test_the_student_does_not_teach_the_alignment_head(data: Path, home: Path) -> None:

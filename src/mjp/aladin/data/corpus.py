@@ -14,6 +14,7 @@ from mjp.aladin.data.token_file import TokenFile, fill, token_file
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.model.codes import Codes, Encoded, joined
 from mjp.aladin.model.eval_mode import evaluating
+from mjp.aladin.model.reference import PICTURES
 from mjp.aladin.model.text import Words
 from mjp.aladin.model.tokens import Tokens
 from mjp.common.fingerprint import fingerprint
@@ -123,6 +124,15 @@ def encode_corpus(model: Aladin, corpus: Corpus) -> tuple[Codes, Codes]:
         tokens = track(corpus.token_batches(model, numbers), "encoding pictures", total=len(numbers))
         parts = [model.codes(on(device, batch)) for batch in tokens]
     return joined(parts), encode_captions(model, corpus)
+
+
+def some_vectors(model: Aladin, corpus: Corpus, count: int = PICTURES) -> Tensor:
+    """(at most `count`, D): vectors of pictures spread over the corpus, without the class channel's part."""
+    numbers = torch.linspace(0, len(corpus.items) - 1, min(count, len(corpus.items))).long().tolist()
+    batches = [numbers[k : k + BATCH] for k in range(0, len(numbers), BATCH)]
+    device, width = model.log_scale.device, model.embedding or model.config.width
+    tokens = corpus.token_batches(model, batches)
+    return torch.cat([model.codes(on(device, batch)).vector[:, :width].cpu() for batch in tokens])
 
 
 def encode_captions(model: Aladin, corpus: Corpus) -> Codes:

@@ -20,6 +20,11 @@ WIDTH = 128
 FILE = Path(str(files("mjp").joinpath("aladin/model/class_codes.safetensors")))
 
 
+def class_codes() -> Tensor:
+    """(classes, WIDTH)."""
+    return read_tensors(FILE)["codes"].float()
+
+
 class ClassCodes(nn.Module):
     """Tokens (..., D) into (..., D + WIDTH)."""
 
@@ -28,7 +33,7 @@ class ClassCodes(nn.Module):
     def __init__(self, classifier: nn.Linear) -> None:
         super().__init__()
         self.classifier = classifier
-        self.register_buffer("codes", read_tensors(FILE)["codes"].float())
+        self.register_buffer("codes", class_codes())
 
     @torch.no_grad()
     def forward(self, features: Tensor) -> Tensor:

@@ -1,66 +1,65 @@
-"""Whether anything in an index really matches a query, or the nearest pictures are merely the nearest.
+"""Whether anything really matches a query, or the nearest pictures are merely the nearest.
 
-A cosine says little: some queries are near to every picture, some pictures near to every query. So the score of a
-picture is compared with what a list of everyday words (everyday.txt) score with the same picture, in standard
-deviations above their mean; a query stands for the mean of its three best. How high that must be depends on the model
-and on the index, so the everyday words themselves, most of which have an answer in few collections, are the scale: a
-query that stands lower than a share DOUBTFUL of them is in doubt. docs/search.md says how often that is wrong.
+A cosine says little: every query has a scale of its own. So the best pictures are compared with what the same query
+scores elsewhere, where it has an answer if it has one anywhere:
+
+    reach = (mean of the best pictures − mean of the others') / (best of the others' − mean of the others')
+
+The others are training pictures for what captions taught (model/reference.py), and the codes of all classes for the
+class channel: 0 is an arbitrary picture, 1 one that shows what was asked for. The two are weighed by how surely the
+query names a class. docs/search.md says how often the answer is wrong, and on which pictures LIMIT was chosen.
 """
 
-from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.class_codes import class_codes
+from mjp.aladin.model.reference import load_reference
 
-DOUBTFUL = 0.6
+LIMIT = 0.72  # of the reach
 NEAREST, BEST = 10, 3  # pictures that are looked at, and counted
-MIN_PICTURES = 50  # with fewer there is no scale
-WORDS = 32  # that are compared with an index at once
 
 
 class Doubt:
-    """The everyday words under one model, and their standing in one index after the other."""
+    """Doubts about the answers of one model."""
 
     def __init__(self, model: Aladin) -> None:
         self.model = model
-        self.stamp = ""
-        self.limit = 0.0
 
     @cached_property
-    def words(self) -> Tensor:
-        """(W, D): vectors of the everyday words."""
-        texts = (Path(__file__).parent / "everyday.txt").read_text(encoding="utf-8").split("\n")
-        return self.model.encode_texts([text for text in texts if text]).vector.cpu()
+    def reference(self) -> Tensor | None:
+        vectors = load_reference(self.model.home)
+        return None if vectors is None else normalize(vectors, dim=-1)
 
-    def about(self, index: Index, vectors: Tensor, cosines: Tensor) -> bool | None:
-        """Whether a query is in doubt whose NEAREST pictures have these vectors (N, D) and cosines (N,).
+    @cached_property
+    def codes(self) -> Tensor:
+        return normalize(class_codes(), dim=-1)
 
-        None if the index is too small to tell.
+    def about(self, query: Tensor, vectors: Tensor) -> bool | None:
+        """Whether a query (D,) is in doubt whose nearest pictures have these vectors (N, D).
+
+        None if that cannot be told: for a model without a reference, or with fewer than BEST pictures.
         """
-        if len(index) < MIN_PICTURES:
+        if self.reference is None or len(vectors) < BEST:
             return None
-        if self.stamp != index.stamp:
-            self.limit = float(torch.cat(list(self._standings(index))).quantile(DOUBTFUL))
-            self.stamp = index.stamp
-        return bool(standing(vectors.unsqueeze(0), cosines.unsqueeze(0), self.words)[0] < self.limit)
-
-    def _standings(self, index: Index) -> Iterator[Tensor]:
-        """Where the everyday words stand, some at a time; computed once for every state of an index."""
-        pieces = index.vectors()
-        for words in self.words.split(WORDS):
-            scores = torch.cat([words @ piece.T for piece in pieces], 1)  # (W, N)
-            best = scores.topk(NEAREST)
-            vectors = index.codes(best.indices.flatten()).vector.unflatten(0, best.indices.shape)
-            yield standing(vectors, best.values, self.words)
+        width = self.reference.shape[1]
+        captions = reach(query[:width], vectors[:, :width], self.reference, best=BEST)
+        if self.model.channel is None:
+            return captions < LIMIT
+        meant = query[width:]
+        classes = reach(meant, vectors[:, width:], self.codes, best=1)  # a class has one code
+        share = float((self.codes @ normalize(meant, dim=0)).max())
+        return share * classes + (1 - share) * captions < LIMIT
 
 
-def standing(vectors: Tensor, cosines: Tensor, words: Tensor) -> Tensor:
-    """(Q,): how far the best pictures of queries, vectors (Q, N, D), stand above what words (W, D) score with them."""
-    usual = vectors @ words.T  # (Q, N, W)
-    above = (cosines - usual.mean(-1)) / usual.std(-1)
-    return above.topk(min(BEST, above.shape[1])).values.mean(1)
+def reach(query: Tensor, vectors: Tensor, others: Tensor, *, best: int) -> float:
+    """How near the BEST of some pictures (N, D) come to the `best` of others (M, D), of length 1; at most 1."""
+    direction = normalize(query, dim=0)
+    scores, usual = normalize(vectors, dim=-1) @ direction, others @ direction
+    top, mean = usual.topk(min(best, len(usual))).values.mean(), usual.mean()
+    share = (scores.topk(BEST).values.mean() - mean) / (top - mean).clamp(min=torch.finfo(torch.float32).eps)
+    return min(1.0, float(share))

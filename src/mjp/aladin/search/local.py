@@ -75,15 +75,15 @@ class LocalGallery:
             [matches[hit.row]._replace(alignment=hit.alignment) for hit in vector[window]],
             [matches[hit.row]._replace(alignment=hit.alignment) for hit in reranked[window]],
             total,
-            self._doubt(index, model, vector[:NEAREST]) if judge and passing is None else None,
+            self._doubt(index, model, query, vector[:NEAREST]) if judge else None,
         )
 
-    def _doubt(self, index: Index, model: Aladin, hits: list[Hit]) -> bool | None:
+    def _doubt(self, index: Index, model: Aladin, query: Codes, hits: list[Hit]) -> bool | None:
         with self.lock:
             if self.doubt is None or self.doubt.model is not model:
                 self.doubt = Doubt(model)
             vectors = index.codes(torch.tensor([hit.row for hit in hits])).vector
-            return self.doubt.about(index, vectors, torch.tensor([hit.cosine for hit in hits]))
+            return self.doubt.about(query.vector[0].cpu(), vectors)
 
     def codes(self, picture: str) -> Codes | None:
         index = self.index

@@ -16,6 +16,7 @@ from mjp.aladin.data.classes import CLASSES, draw_text, membership
 from mjp.aladin.model.aladin import Aladin, load_text
 from mjp.aladin.model.backbones import find_backbone
 from mjp.aladin.model.eval_mode import evaluating
+from mjp.aladin.model.reference import load_reference, save_reference
 from mjp.aladin.model.shipped import find_aladin
 from mjp.aladin.training.config import AladinTraining
 from mjp.common.errors import InputError
@@ -30,10 +31,13 @@ def train_channel(config: AladinTraining) -> Path:
     """The model of `--init` with a class channel; its folder."""
     if config.init is None:
         raise InputError("--phase classes adds a channel to a trained model: name it with --init")
-    model = with_channel(find_aladin(str(config.init), searchable=True))
+    base = find_aladin(str(config.init), searchable=True)
+    model = with_channel(base)
     loss = fit(model, torch.Generator().manual_seed(derive_seed(config.seed)))
     print(f"loss {loss:.3f}")
     model.save(config.folder / "model")
+    if (reference := load_reference(base.home)) is not None:
+        save_reference(reference, config.folder / "model")
     write_atomically(config.folder / "config.yaml", lambda path: path.write_text(config.to_yaml(), encoding="utf-8"))
     return config.folder / "model"
 

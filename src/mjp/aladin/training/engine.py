@@ -20,8 +20,9 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from mjp.aladin.data.captions import Captioned, load_captions, training_splits
-from mjp.aladin.data.corpus import Corpus, TeacherTokens
+from mjp.aladin.data.corpus import Corpus, TeacherTokens, some_vectors
 from mjp.aladin.model.aladin import Aladin
+from mjp.aladin.model.reference import save_reference
 from mjp.aladin.training.build import build_optimizer, fresh_model, learning_rate, student_of_teacher
 from mjp.aladin.training.cached_step import Chunk, cached_backward, sum_gradients
 from mjp.aladin.training.channel import train_channel
@@ -257,6 +258,8 @@ class AladinRun(ResumableRun[AladinTraining]):
             if config.train_backbone:
                 model.settle_backbone()
             model.save(self.folder / "model")
+            if config.phase != "align":
+                save_reference(some_vectors(model, self.corpus), self.folder / "model")
         self.world.wait()
         return self.folder / "model"
 
