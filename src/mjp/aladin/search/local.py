@@ -79,6 +79,8 @@ class LocalGallery:
         )
 
     def _doubt(self, index: Index, model: Aladin, query: Codes, hits: list[Hit]) -> bool | None:
+        if not hits:
+            return None
         with self.lock:
             if self.doubt is None or self.doubt.model is not model:
                 self.doubt = Doubt(model)
