@@ -6,12 +6,13 @@ Of a picture only two things are kept: its middle square to look at, and the sam
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 
 from PIL import Image
 from torch import Tensor
 
+from mjp.app.models import Answer
 from mjp.common.errors import InputError
 from mjp.pictures.crop import eight_bit_square, middle_square
 from mjp.pictures.decode import decode_upload
@@ -30,6 +31,7 @@ SAMPLE = "sample"  # the picture of those who have not dropped one
 class Picture:
     square: Image.Image
     inputs: dict[Size, Tensor]  # (3, H, W) in [0, 1] by the size that a model takes
+    answers: dict[str, Answer] = field(default_factory=dict)  # what models said about it, without a jigsaw
 
 
 class Uploads:

@@ -5,7 +5,7 @@ from typing import Any
 from mjp.app.jigsaw import draw_jigsaw
 from mjp.app.models import DRAWS, Answer, Models, plans, some
 from mjp.app.parameters import Jigsaw
-from mjp.app.pictures import Uploads
+from mjp.app.pictures import Picture, Uploads
 from mjp.pictures.thumbnails import as_jpeg
 
 
@@ -21,9 +21,8 @@ def jigsaw_answers(jigsaw: Jigsaw, models: Models, uploads: Uploads) -> dict[str
     rows = []
     for name, subject in models.subjects.items():
         plan = some(plans(models.grid(name), jigsaw.ratio, jigsaw.sampler, jigsaw.seed), 0, 1)
-        pixels = picture.inputs[subject.size]
-        before, after = (models.answers(name, pixels, choice)[0] for choice in (None, plan))
-        rows.append({"model": name, "before": _answer(before), "after": _answer(after)})
+        after = models.answers(name, picture.inputs[subject.size], plan)[0]
+        rows.append({"model": name, "before": _before(name, picture, models)._asdict(), "after": after._asdict()})
     grid = models.grid(models.default)
     shown = some(plans(grid, jigsaw.ratio, jigsaw.sampler, jigsaw.seed), 0, 1)
     return {"models": rows, "masked": int(shown.mask.sum()), "cells": grid[0] * grid[1]}
@@ -35,12 +34,14 @@ def consistency(jigsaw: Jigsaw, models: Models, uploads: Uploads, first: int, co
     rows = []
     for name, subject in models.subjects.items():
         plan = some(plans(models.grid(name), jigsaw.ratio, jigsaw.sampler, jigsaw.seed), first, count)
-        pixels = picture.inputs[subject.size]
-        before = models.answers(name, pixels, None)[0].label
-        same = sum(answer.label == before for answer in models.answers(name, pixels, plan))
-        rows.append({"model": name, "same": same})
+        answers = models.answers(name, picture.inputs[subject.size], plan)
+        before = _before(name, picture, models)
+        rows.append({"model": name, "same": sum(answer.label == before.label for answer in answers)})
     return {"models": rows, "first": first, "count": count, "draws": DRAWS}
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
-    return answer._asdict()
+def _before(name: str, picture: Picture, models: Models) -> Answer:
+    """What a model says about the picture itself: asked once, since a slider asks again and again."""
+    if name not in picture.answers:
+        picture.answers[name] = models.answers(name, picture.inputs[models[name].size], None)[0]
+    return picture.answers[name]

@@ -39,6 +39,16 @@ def test_patches_are_solved_where_linear_equations_leave_them_open() -> None:
     assert best_permutation_psnr(picture, rebuilt, 8) > 55  # the masked ones too, in some order
 
 
+def test_masked_patches_are_put_back_the_same_way_whatever_order_they_come_in() -> None:
+    view, picture, mask = view_of("mjp:0.6")
+    assert int(mask.sum()) > 7  # fewer are ordered by trying all orders
+    noise = torch.rand(picture.shape, generator=torch.Generator().manual_seed(0))  # whose borders decide nothing
+    patches = view.patches(noise)
+    mixed = patches.clone()
+    mixed[mask] = patches[mask].flip(0)
+    assert torch.equal(activations.put_back(view, patches, mask), activations.put_back(view, mixed, mask))
+
+
 def test_without_a_solution_the_answer_is_that_of_subspace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mjp.privacy.server.bend.MAX_STEPS", 1)
     view, _, _ = view_of("mjp:0.5")

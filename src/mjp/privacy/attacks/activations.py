@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mjp.privacy.attacks import span, subspace
 from mjp.privacy.server.bend import Bend
-from mjp.privacy.server.integers import snap
+from mjp.privacy.server.integers import snap, to_levels
 from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.puzzle_solver import solve
@@ -39,8 +39,8 @@ def run(view: View) -> Reconstruction:
     patches, gain = solve_system(view, system, mask, start)
     details = {"condition": system.condition, "masked": int(mask.sum()), "gain": gain}
     if gain >= MIN_GAIN:
-        patches, _ = snap(view, put_back(view, patches, mask))
-        return view.reconstruction(patches, **details, open_dimensions=0)
+        patches, _ = snap(view, patches)
+        return view.reconstruction(put_back(view, patches, mask), **details, open_dimensions=0)
     patches, whole = snap(view, patches)
     patches = torch.where((whole & ~mask).unsqueeze(1), patches, start)
     return view.reconstruction(patches, **details, open_dimensions=len(system.free))
@@ -66,9 +66,16 @@ def solve_system(view: View, system: OpenSystem, mask: Tensor, start: Tensor) ->
 
 
 def put_back(view: View, patches: Tensor, mask: Tensor) -> Tensor:
-    """Reorder the masked patches so that their borders fit."""
+    """Reorder the masked patches so that their borders fit, whatever order they come in.
+
+    Equations give them as a set, in an order that hangs on the last bits of the update. Sorted first, the search starts
+    from the same place every time.
+    """
     if int(mask.sum()) < 2 or view.patch[0] != view.patch[1]:
         return patches
+    levels = to_levels(view, patches[mask]).round().tolist()
+    patches = patches.clone()
+    patches[mask] = patches[mask][sorted(range(len(levels)), key=levels.__getitem__)]
     generator = torch.Generator().manual_seed(view.effort.seed)
     picture = view.picture(patches).clamp(0, 1).float()
     order = solve(picture, view.patch[0], mask, generator=generator, rounds=10).order
