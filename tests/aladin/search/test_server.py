@@ -174,7 +174,8 @@ def test_a_server_that_would_be_open_or_cannot_be_is_refused(
 
 
 def test_a_port_that_is_taken_is_named(site: Site, server: Server) -> None:
-    with pytest.raises(InputError, match=f"port {server.port} .* choose another one"), running(site, port=server.port):
+    sentence = rf"^port {server.port} of 127.0.0.1 cannot be used \([^()]*\): choose another one with --port$"
+    with pytest.raises(InputError, match=sentence), running(site, port=server.port):
         pass
 
 

@@ -79,7 +79,7 @@ async function upload(file) {
     const { picture: name } = await ask("/api/pictures", { method: "POST", body: file });
     use(name, file.name);
   } catch (error) {
-    complain(error);
+    complain(new Error(`${file.name}: ${explain(error)}`));
     showPicture(); // the one before is still there
   }
   $("file").value = ""; // so that the same file can be chosen again

@@ -50,6 +50,7 @@ function showAnswers(row) {
 
 function showCount(model, same, draws) {
   const line = lineOf(model);
+  line.querySelector("progress").hidden = false;
   line.querySelector("progress").value = same;
   line.querySelector(".consistency").textContent = draws ? `${same} of ${draws}` : "…";
 }
