@@ -6,11 +6,12 @@ direct and span: rounding errors). In grey levels l = 255 (x·std + mean) is an 
     Z^P ∩ (a + span F) = p + Λ,   Λ = Z^P ∩ span F, a lattice of rank q: integer combinations of masked differences
 
 so a handful of candidates is left where there was a continuum. Λ and a point p of every patch come from lattice
-reduction (server/cosets.py). Which point of p + Λ it is, two things decide (server/choice.py): the prior, given the
-neighbouring patches, with small differences between neighbouring pixels, which in pictures are sparse; and the first
-LayerNorm (server/norm_check.py), where float32 leaves its span. A patch counts as recovered only if all its pixels come
-out integer, within 0 … 255, and the prior does not expect a smaller error from the answer of the closed form, which the
-other patches keep. In small networks the activations of the first MLP then solve for all patches together, from there.
+reduction, patch by patch: what is certain is subtracted from the update (server/peeling.py). Which point of p + Λ it
+is, two things decide (server/choice.py): the prior, given the neighbouring patches, with small differences between
+neighbouring pixels, which in pictures are sparse; and the first LayerNorm (server/norm_check.py), where float32 leaves
+its span. A patch counts as recovered only if all its pixels come out integer, within 0 … 255, and the prior does not
+expect a smaller error from the answer of the closed form, which the other patches keep. In small networks the
+activations of the first MLP then solve for all patches together, from there.
 """
 
 from importlib.util import find_spec
@@ -22,12 +23,13 @@ from mjp.pictures.patches import patchify
 from mjp.privacy.attacks import activations, direct, span, subspace
 from mjp.privacy.server.bend import Bend
 from mjp.privacy.server.choice import choose_points, near
-from mjp.privacy.server.cosets import Cosets, find_cosets, round_all
+from mjp.privacy.server.cosets import Cosets, round_all
 from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import NEEDS as ALL_NEEDS
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.norm_check import find_norm_check
+from mjp.privacy.server.peeling import peel_cosets
 from mjp.privacy.server.view import Reconstruction, Refused, View
 
 NAME = "lattice"
@@ -54,7 +56,7 @@ def _behind_subspace(view: View) -> Reconstruction:
     system = subspace.open_system(view)
     start = solve_open(view, system.origin, system.free)
     answer = to_levels(view, start)
-    cosets = find_cosets(view, system, answer)
+    cosets = peel_cosets(view, answer)
     check = find_norm_check(view, view.mask)
     choice = choose_points(view, cosets, answer, check=check)
     details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}

@@ -109,17 +109,17 @@ def extend(points: Tensor, origin: Tensor, free: Tensor, pixels: Tensor) -> tupl
 
 def to_levels(view: View, patches: Tensor) -> Tensor:
     """(..., N, P) normalised → grey levels, 0 … 255 for pictures."""
-    mean, std = _normalisation(view)
+    mean, std = normalisation(view)
     return (patches * std + mean) * 255
 
 
 def to_patches(view: View, levels: Tensor) -> Tensor:
     """(..., N, P) grey levels → normalised."""
-    mean, std = _normalisation(view)
+    mean, std = normalisation(view)
     return (levels / 255 - mean) / std
 
 
-def _normalisation(view: View) -> tuple[Tensor, Tensor]:
+def normalisation(view: View) -> tuple[Tensor, Tensor]:
     """(P,) mean and deviation of every pixel of a patch."""
     area = view.patch[0] * view.patch[1]
     mean, std = (view.weight.new_tensor(values).repeat_interleave(area) for values in (view.info.mean, view.info.std))
