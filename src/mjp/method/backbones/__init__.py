@@ -79,4 +79,6 @@ def _obstacles(adapter: type[Adapter], model: nn.Module, config: MJPConfig) -> l
     obstacles = adapter.obstacles(model, config)
     if config.unknown_rotation == "learned" and not adapter.rotation_angles(model):
         obstacles.append(Obstacle("it has no rotary positions: leave `unknown_rotation` unset"))
+    if config.ape and adapter.new_table is Adapter.new_table:
+        obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
     return obstacles

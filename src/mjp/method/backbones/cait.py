@@ -8,7 +8,7 @@ from timm.models import Cait, checkpoint_seq
 from torch import Tensor, nn
 
 from mjp.method.adapter import Obstacle, TokenParts, token_parts
-from mjp.method.backbones.vit import ViT, patch_obstacles, patch_tokens, position_obstacles
+from mjp.method.backbones.vit import ViT, code_obstacles, patch_obstacles, patch_tokens, position_obstacles
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
 from mjp.method.positions import Positions
@@ -22,15 +22,11 @@ class CaiT(ViT):
 
     @classmethod
     def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
-        obstacles = []
-        if type(model).forward_features is not Cait.forward_features:
-            name = type(model).__name__
-            obstacles.append(Obstacle(f"{name} adds its positions in its own way and needs its own adapter"))
-        obstacles += patch_obstacles(model, config)
-        obstacles += position_obstacles(model, config, hides=("pos_embed",))
-        if config.ape:
-            obstacles.append(Obstacle("`ape` is for Swin; a CaiT has its own absolute positions: leave `ape` unset"))
-        return obstacles
+        return [
+            *code_obstacles(model, Cait),
+            *patch_obstacles(model, config),
+            *position_obstacles(model, config, hides=("pos_embed",)),
+        ]
 
     def forward_features(self, model: Any, images: Tensor, plan: Plan, positions: Positions) -> Tensor:
         table = cast(Tensor, positions.absolute())

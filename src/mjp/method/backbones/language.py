@@ -36,8 +36,6 @@ class Language(Rotary):
         obstacles += tableless_obstacles(model.encoder, config, "rotations")
         if _table(model) is not None and config.position == "index":
             obstacles.append(Obstacle("its table is resampled to any grid and takes no index embedding"))
-        if config.ape:
-            obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         return obstacles
 
     @classmethod

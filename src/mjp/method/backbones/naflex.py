@@ -1,6 +1,5 @@
 """NaFlexViT: a ViT for pictures of any size, with a table over a grid, tables for rows and columns, or rotations."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,8 +9,8 @@ from timm.models.naflexvit import NaFlexEmbeds
 from torch import Tensor, nn
 
 from mjp.method.adapter import NO_LOCALIZATION, Obstacle, TokenParts, View, token_parts
-from mjp.method.backbones.rotary import hide_rotations, without_dropped
-from mjp.method.backbones.vit import ViT, position_obstacles
+from mjp.method.backbones.rotary import block_rotations
+from mjp.method.backbones.vit import ViT, code_obstacles, position_obstacles
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan, identity_plan
 from mjp.method.positions import Positions
@@ -27,11 +26,8 @@ class NaFlex(ViT):
 
     @classmethod
     def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
-        obstacles = []
         embeds = model.embeds
-        if type(model).forward_features is not NaFlexVit.forward_features:
-            name = type(model).__name__
-            obstacles.append(Obstacle(f"{name} adds its positions in its own way and needs its own adapter"))
+        obstacles = code_obstacles(model, NaFlexVit)
         if config.cell is not None and (config.cell, config.cell) != tuple(embeds.patch_size):
             obstacles.append(Obstacle(f"a ViT's jigsaw piece is its patch, {embeds.patch_size}: leave `cell` unset"))
         if embeds.dynamic_img_pad:
@@ -42,8 +38,6 @@ class NaFlex(ViT):
             obstacles.append(Obstacle(f"{reason}: position='unknown' hides it"))
         if model.rope is not None and embeds.pos_embed_type == "none" and config.localize != "none":
             obstacles.append(Obstacle("its positions are rotations, with no table to localise", NO_LOCALIZATION))
-        if config.ape:
-            obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         return obstacles
 
     @classmethod
@@ -85,11 +79,9 @@ class NaFlex(ViT):
         if model.training and model.patch_drop is not None:
             tokens, remaining = model.patch_drop(tokens)
         tokens = model.norm_pre(tokens)
-        for block, rotation in zip(model.blocks, _rotations(model, plan.grid, positions), strict=True):
-            # blocks of a model that has no rotations do not take any
-            turns: dict[str, Any] = {}
-            if rotation is not None:
-                turns["rope"] = without_dropped(rotation, remaining, len(tokens))
+        rotations = block_rotations(model, plan.grid, positions, remaining, len(tokens))
+        for block, rotation in zip(model.blocks, rotations, strict=True):
+            turns = {} if rotation is None else {"rope": rotation}  # only blocks of a rotary model take rotations
             tokens = checkpoint(block, tokens, **turns) if model.grad_checkpointing else block(tokens, **turns)
         normed: Tensor = model.norm(tokens)
         return normed
@@ -98,19 +90,6 @@ class NaFlex(ViT):
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         prefix = model.num_prefix_tokens
         return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.embeds.has_class_token)
-
-
-def _rotations(model: Any, grid: tuple[int, int], positions: Positions) -> Iterator[Tensor | None]:
-    """What each block turns its patches by, as in `mjp.method.backbones.rotary`."""
-    depth = len(model.blocks)
-    if model.rope is None:
-        yield from [None] * depth
-        return
-    table = model.rope.get_embed(shape=grid)
-    if model.rope_is_mixed:
-        yield from (hide_rotations(model, part, positions) for part in table)
-    else:
-        yield from [hide_rotations(model, table, positions)] * depth
 
 
 def _embedded(embeds: Any, images: Tensor, plan: Plan, positions: Tensor | None, cell: tuple[int, int]) -> Tensor:

@@ -54,8 +54,6 @@ class Pixels(Adapter):
             obstacles.append(Obstacle(f"it has {described(parts)}, {_why_not_hidden(model)}; {JIGSAW_ONLY}"))
         elif config.needs_positions:
             obstacles.append(Obstacle(NO_POSITIONS, JIGSAW_ALONE))
-        if config.ape:
-            obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         stride = _first_stride(model)
         if config.cell is not None and config.cell % stride:
             reason = f"a jigsaw piece of {config.cell} pixels is not a multiple of its first stride {stride}"

@@ -18,7 +18,14 @@ from timm.models.beit import RelativePositionBias as BeitBias
 from torch import Tensor, nn
 
 from mjp.method.adapter import Obstacle, View
-from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles, tableless_obstacles
+from mjp.method.backbones.vit import (
+    ViT,
+    code_obstacles,
+    embedded_tokens,
+    patch_obstacles,
+    position_obstacles,
+    tableless_obstacles,
+)
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
 from mjp.method.positions import Positions, hide_biases
@@ -34,16 +41,10 @@ class Relative(ViT):
 
     @classmethod
     def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
-        kind = type(model)
-        obstacles = []
-        if kind.forward_features not in (Beit.forward_features, VisionTransformerRelPos.forward_features):
-            obstacles.append(Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter"))
-        obstacles += patch_obstacles(model, config)
+        obstacles = [*code_obstacles(model, Beit, VisionTransformerRelPos), *patch_obstacles(model, config)]
         obstacles += position_obstacles(model, config, hides=("pos_embed", "rel_pos_bias", "shared_rel_pos", IN_BLOCKS))
         if _holders(model):
             obstacles += tableless_obstacles(model, config, "relative biases")
-        if config.ape:
-            obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         return obstacles
 
     @classmethod

@@ -13,7 +13,14 @@ from timm.models import Eva, checkpoint
 from torch import Tensor, nn
 
 from mjp.method.adapter import Obstacle
-from mjp.method.backbones.vit import ViT, embedded_tokens, patch_obstacles, position_obstacles, tableless_obstacles
+from mjp.method.backbones.vit import (
+    ViT,
+    code_obstacles,
+    embedded_tokens,
+    patch_obstacles,
+    position_obstacles,
+    tableless_obstacles,
+)
 from mjp.method.config import MJPConfig
 from mjp.method.plan import Plan
 from mjp.method.positions import Positions
@@ -27,16 +34,10 @@ class Rotary(ViT):
 
     @classmethod
     def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
-        kind = type(model)
-        obstacles = []
-        if kind.forward_features is not Eva.forward_features or kind._pos_embed is not Eva._pos_embed:
-            obstacles.append(Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter"))
-        obstacles += patch_obstacles(model, config)
+        obstacles = [*code_obstacles(model, Eva), *patch_obstacles(model, config)]
         obstacles += position_obstacles(model, config, hides=("pos_embed", "rope"))
         if model.rope is not None:
             obstacles += tableless_obstacles(model, config, "rotations")
-        if config.ape:
-            obstacles.append(Obstacle("`ape` is for Swin: leave it unset"))
         return obstacles
 
     @classmethod
@@ -49,7 +50,7 @@ class Rotary(ViT):
         if model.patch_drop is not None:
             tokens, remaining = model.patch_drop(tokens)
         tokens = model.norm_pre(tokens)
-        rotations = _rotations(model, plan.grid, positions, remaining, len(tokens))
+        rotations = block_rotations(model, plan.grid, positions, remaining, len(tokens))
         for block, rotation in zip(model.blocks, rotations, strict=True):
             if model.grad_checkpointing:
                 tokens = checkpoint(block, tokens, rope=rotation)
@@ -59,7 +60,7 @@ class Rotary(ViT):
         return normed
 
 
-def _rotations(
+def block_rotations(
     model: Any, grid: tuple[int, int], positions: Positions, remaining: Tensor | None, batch: int
 ) -> Iterator[Tensor | None]:
     """What each block turns its patches by: sines, then cosines, (N, 2d) or, per image and head, (B, H, N, 2d)."""
@@ -67,11 +68,14 @@ def _rotations(
     if model.rope is None:
         yield from [None] * depth
         return
-    table = model.rope.get_embed(shape=grid) if model.dynamic_img_size else model.rope.get_embed()
-    if model.rope_mixed:  # (depth, H, N, 2d): one block at a time, since all of them per image would not fit
-        yield from (without_dropped(hide_rotations(model, part, positions), remaining, batch) for part in table)
+    has_one_size = isinstance(model, Eva) and not model.dynamic_img_size
+    table = model.rope.get_embed() if has_one_size else model.rope.get_embed(shape=grid)
+    if (
+        table.ndim == 4
+    ):  # learned for every block, (depth, H, N, 2d): one block at a time, since all of them per image would not fit
+        yield from (_without_dropped(hide_rotations(model, part, positions), remaining, batch) for part in table)
     else:
-        yield from [without_dropped(hide_rotations(model, table, positions), remaining, batch)] * depth
+        yield from [_without_dropped(hide_rotations(model, table, positions), remaining, batch)] * depth
 
 
 def hide_rotations(model: Any, table: Tensor, positions: Positions) -> Tensor:
@@ -84,7 +88,7 @@ def hide_rotations(model: Any, table: Tensor, positions: Positions) -> Tensor:
     return torch.where(positions.mask[:, None, :, None], unknown, table)
 
 
-def without_dropped(table: Tensor, remaining: Tensor | None, batch: int) -> Tensor:
+def _without_dropped(table: Tensor, remaining: Tensor | None, batch: int) -> Tensor:
     """The rotations of the patches that patch dropout leaves."""
     if remaining is None:
         return table

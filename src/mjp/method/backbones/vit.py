@@ -41,19 +41,11 @@ class ViT(Adapter):
 
     @classmethod
     def obstacles(cls, model: Any, config: MJPConfig) -> list[Obstacle]:
-        obstacles = []
-        kind = type(model)
-        if kind.forward_features is not VisionTransformer.forward_features or kind._pos_embed not in (
-            VisionTransformer._pos_embed,
-            VisionTransformerDistilled._pos_embed,
-        ):
-            obstacles.append(Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter"))
-        obstacles += patch_obstacles(model, config)
-        obstacles += position_obstacles(model, config, hides=("pos_embed",))
-        if config.ape:
-            reason = "`ape` is for Swin; a ViT has its own absolute position embedding: leave `ape` unset"
-            obstacles.append(Obstacle(reason))
-        return obstacles
+        return [
+            *code_obstacles(model, VisionTransformer, VisionTransformerDistilled),
+            *patch_obstacles(model, config),
+            *position_obstacles(model, config, hides=("pos_embed",)),
+        ]
 
     @classmethod
     def build(cls, model: Any, config: MJPConfig) -> "ViT":
@@ -104,6 +96,15 @@ class ViT(Adapter):
     def split_tokens(cls, model: Any, features: Tensor) -> TokenParts:
         prefix = model.num_prefix_tokens
         return token_parts(features[:, prefix:], features[:, :prefix], class_token=model.cls_token is not None)
+
+
+def code_obstacles(model: Any, *classes: type[nn.Module]) -> list[Obstacle]:
+    """What is in the way when a subclass of timm's classes replaces the code that an adapter follows."""
+    kind = type(model)
+    for name in ("forward_features", "_pos_embed"):
+        if all(getattr(kind, name, None) is not getattr(base, name, None) for base in classes):
+            return [Obstacle(f"{kind.__name__} adds its positions in its own way and needs its own adapter")]
+    return []
 
 
 def patch_obstacles(model: Any, config: MJPConfig) -> list[Obstacle]:
