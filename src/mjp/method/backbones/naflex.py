@@ -81,7 +81,8 @@ class NaFlex(ViT):
         tokens = model.norm_pre(tokens)
         rotations = block_rotations(model, plan.grid, positions, remaining, len(tokens))
         for block, rotation in zip(model.blocks, rotations, strict=True):
-            turns = {} if rotation is None else {"rope": rotation}  # only blocks of a rotary model take rotations
+            # only blocks of a rotary model take rotations
+            turns: dict[str, Any] = {} if rotation is None else {"rope": rotation}
             tokens = checkpoint(block, tokens, **turns) if model.grad_checkpointing else block(tokens, **turns)
         normed: Tensor = model.norm(tokens)
         return normed
