@@ -214,7 +214,7 @@ def test_of_several_updates_the_bad_one_is_named(
     cases: list[tuple[list[Path | str], str]] = [
         ([update, tmp_path / "other.safetensors"], "other.safetensors: the update is of another model: head.bias has"),
         ([update, update], "update.safetensors is there twice: name every update once"),
-        ([update, copy], "hold the same update, bit for bit: name one of them"),
+        ([update, copy], "holds the same update, bit for bit: name one of them"),
         ([update, copy, tmp_path / "other.safetensors", *weights, folder / "bare.safetensors"], "--weights names 2"),
     ]
     for paths, message in cases:

@@ -7,7 +7,8 @@ What is public about it stands in a json file beside it or in the options below.
 was made: without them a picture may be recovered, but not verified.
 
 With several files, or a folder such as a leak log, updates of one picture are linked by what they span and attacked
-together (the attack rounds is added), whoever sent them; those of other pictures stay apart.
+together (the attack rounds is added), whoever sent them; those of other pictures stay apart. An update in a folder
+that cannot be read is named and left out.
 
 The verdict is one of three: exposed; not recovered by any attack that ran; not covered. None of them clears an update.
 
@@ -83,7 +84,9 @@ def run(options: Options) -> "Results":
     attacks = find_attacks((*options.attacks, "rounds") if several else options.attacks)
     stated = {name: getattr(options, name) for name in INFO}
     random = {"pretrained": options.pretrained, "seed": options.seed}
-    targets = open_sources(sources, options.model, stated, prior=options.prior, **random)
+    targets, left_out = open_sources(sources, options.model, stated, prior=options.prior, **random)
+    for name, reason in left_out.items():
+        print(f"{name} is left out: {reason}")
     groups = []
     for group in link(targets):
         groups.append((group, attack_group(group, attacks, watch=VerdictPrinter(group, len(targets)))))
@@ -91,6 +94,12 @@ def run(options: Options) -> "Results":
     conclusion = conclude_all([findings.conclusion for _, findings in groups])
     if len(groups) > 1:
         print(f"\nall updates: {conclusion.sentence}")
-    body = {"models": {options.model: {}}, **groups_to_json(groups, sources), **conclusion.to_dict()}
+    sources = [source for source in sources if source.name in targets]
+    body = {
+        "models": {options.model: {}},
+        "left_out": left_out,
+        **groups_to_json(groups, sources),
+        **conclusion.to_dict(),
+    }
     findings = [finding for _, findings in groups for finding in findings]
     return save_findings(options.out, "attack-update", options, findings, update_sheet(groups, attacks), **body)

@@ -77,7 +77,7 @@ def test_an_update_without_the_patch_projection_is_linked_to_none() -> None:
 def test_the_same_update_twice_is_refused() -> None:
     ((model, update),) = updates("none", [3])
     sent = (model.state_dict(), update.tensors, update.info)
-    with pytest.raises(InputError, match="1 and 2 hold the same update, bit for bit: name one of them"):
+    with pytest.raises(InputError, match="2: 1 holds the same update, bit for bit: name one of them"):
         open_updates({"1": sent, "2": sent}, model, prior=prior())
 
 

@@ -29,39 +29,75 @@ Group = dict[str, OpenUpdate]  # updates of one picture, by name; or one that is
 Sent = tuple[Weights | None, Weights, Info]  # weights before, the update, what is public about it
 
 
-def open_sources(sources: Sequence[Source], model: str, stated: Mapping[str, Any], **options: Any) -> Group:
-    """Read and check all updates; `stated` overrides what their json files say, `options` are for open_update."""
-    sent: dict[str, Sent] = {}
+def open_sources(
+    sources: Sequence[Source],
+    model: str,
+    stated: Mapping[str, Any],
+    *,
+    prior: Prior | Path | None = None,
+    **options: Any,
+) -> tuple[Group, dict[str, str]]:
+    """Read and check all updates; `stated` overrides what their json files say, `options` are for open_update.
+
+    Returns the updates, and why others from a folder are left out: what one client sent must not keep an auditor from
+    the rest. If none can be read, or one that was named cannot, that is an error.
+    """
+    opened = _Opened(model, prior, options)
+    left_out: dict[str, str] = {}
     for source in sources:
-        sent[source.name] = (source.weights, source.file, stated_info(source.file, **stated))
-    return open_updates(sent, model, **options)
+        try:
+            info = stated_info(source.file, **stated)
+            opened.add(source.name, (source.weights, source.file, info))
+        except InputError as error:
+            if not source.is_optional:
+                raise InputError(f"{source.name}: {error}") if len(sources) > 1 else error from error
+            left_out[source.name] = str(error)
+    if not opened.targets:
+        name, reason = next(iter(left_out.items()))
+        raise InputError(f"no update can be attacked; {name}: {reason}")
+    return opened.targets, left_out
 
 
 def open_updates(
     sent: Mapping[str, Sent], model: nn.Module | str, *, prior: Prior | Path | None = None, **options: Any
 ) -> Group:
     """Check all updates, by name; an error says which one it is about."""
-    targets: Group = {}
-    priors: dict[Any, Prior] = {}  # by the size of the pictures
-    for name, (before, after, info) in sent.items():
-        size = (vars(info) if isinstance(info, UpdateInfo) else info).get("size")
+    opened = _Opened(model, prior, options)
+    for name, one in sent.items():
         try:
-            targets[name] = open_update(before, after, info, model, prior=priors.get(size, prior), **options)
+            opened.add(name, one)
         except InputError as error:
             raise InputError(f"{name}: {error}") if len(sent) > 1 else error from error
-        priors[size] = targets[name].prior
-    _refuse_copies(targets)
-    return targets
+    return opened.targets
 
 
-def _refuse_copies(targets: Group) -> None:
+class _Opened:
+    """Updates that were read so far; those with pictures of one size share a prior."""
+
+    def __init__(self, model: nn.Module | str, prior: Prior | Path | None, options: dict[str, Any]) -> None:
+        self.model = model
+        self.prior = prior
+        self.options = options
+        self.targets: Group = {}
+        self.priors: dict[Any, Prior] = {}  # by the size of the pictures
+
+    def add(self, name: str, sent: Sent) -> None:
+        before, after, info = sent
+        size = (vars(info) if isinstance(info, UpdateInfo) else info).get("size")
+        prior = self.priors.get(size, self.prior)
+        target = open_update(before, after, info, self.model, prior=prior, **self.options)
+        _refuse_copy(name, target, self.targets)
+        self.targets[name] = target
+        self.priors[size] = target.prior
+
+
+def _refuse_copy(name: str, target: OpenUpdate, others: Group) -> None:
     """An update that is there twice would pass for two rounds."""
-    names = list(targets)
-    for number, first in enumerate(names):
-        for second in names[:number]:
-            one, two = targets[first].update.tensors, targets[second].update.tensors
-            if one.keys() == two.keys() and all(torch.equal(tensor, two[name]) for name, tensor in one.items()):
-                raise InputError(f"{second} and {first} hold the same update, bit for bit: name one of them")
+    tensors = target.update.tensors
+    for other, first in others.items():
+        twin = first.update.tensors
+        if twin.keys() == tensors.keys() and all(torch.equal(tensor, twin[n]) for n, tensor in tensors.items()):
+            raise InputError(f"{other} holds the same update, bit for bit: name one of them")
 
 
 def link(targets: Group) -> list[Group]:

@@ -19,6 +19,7 @@ class Source(NamedTuple):
     name: str  # short, and different from those of the other sources
     file: Path
     weights: Path | None
+    is_optional: bool = False  # from a folder, where one bad file must not hide what the others give away
 
 
 def find_sources(paths: Sequence[Path], weights: Sequence[Path] = ()) -> list[Source]:
@@ -27,6 +28,7 @@ def find_sources(paths: Sequence[Path], weights: Sequence[Path] = ()) -> list[So
     `weights`: one file for all updates or one for each; without any, a weights.safetensors beside the update.
     """
     files = [file for path in paths for file in _files_of(path)]
+    folders = [path for path in paths if path.is_dir()]
     if len(files) > 1:
         files = [file for file in files if file.name != WEIGHTS]
     if not files:
@@ -38,14 +40,18 @@ def find_sources(paths: Sequence[Path], weights: Sequence[Path] = ()) -> list[So
         )
     chosen = weights if len(weights) == len(files) else [weights[0] if weights else None] * len(files)
     names = _short_names(files)
-    return [Source(name, file, given or _beside(file)) for name, file, given in zip(names, files, chosen, strict=True)]
+    return [
+        Source(name, file, given or _beside(file), any(folder in file.parents for folder in folders))
+        for name, file, given in zip(names, files, chosen, strict=True)
+    ]
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The file itself, or the updates in a folder and the folders in it."""
+    """The file itself, or the updates in a folder and the folders in it, but for what a killed writer left there."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     if not [file for file in files if file.name != WEIGHTS]:
         raise InputError(f"there is no update in {path}: it should hold {', '.join(SUFFIXES)} files")
     return [file for file in files if file.name != WEIGHTS]
