@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> Path:
     updates = str(Path(options.leak_log).resolve()) if options.leak_log else ""
     log = AuditLog(folder=str(out), leak_log=updates, model=options.model, defence=options.defence)
     recipe.add_server_input_filter(log, tasks=["train"])
-    (out / "results.json").unlink(missing_ok=True)  # a job that fails leaves no results
+    (out / "results.json").unlink(missing_ok=True)  # a job that fails leaves no results,
+    log.journal.reset()  # nor does it pass off those of an earlier one as its own
     recipe.execute(SimEnv(num_clients=options.clients, num_threads=options.clients, workspace_root=str(out / "work")))
     finish_run(out, rounds=options.rounds)
     print(f"page  {out / 'report.html'}")

@@ -358,3 +358,18 @@ def test_a_round_that_failed_is_repeated_and_counts_once(tmp_path: Path) -> None
     start(tmp_path, {1: one_picture, 2: one_picture})
     scenario = read_results(tmp_path).body["scenarios"]["Flower"]
     assert (scenario["updates"], scenario["faults"]) == (2, 0)
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_half_precision_of_one_client_does_not_become_that_of_all(order: tuple[int, int], tmp_path: Path) -> None:
+    """FedAvg averages in the number type of one reply: the small steps of the others would be gone."""
+
+    def half(message: Any, context: Any) -> Any:
+        return answer(message, {name: tensor.half() for name, tensor in after().items()})
+
+    clients = dict(zip(order, (audited(half), audited(one_picture)), strict=True))
+    averaged = start(tmp_path, dict(sorted(clients.items()))).arrays.to_torch_state_dict()
+    halves = {name: (tensor + tensor.half().float()) / 2 for name, tensor in after().items()}
+    for name, tensor in averaged.items():
+        assert tensor.dtype == torch.float32
+        assert torch.allclose(tensor, halves[name], rtol=1e-6, atol=1e-8), name

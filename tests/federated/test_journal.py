@@ -8,7 +8,7 @@ import torch
 from mjp.common.errors import InputError
 from mjp.federated.auditor import LeakReport
 from mjp.federated.journal import Entry, Journal, entry_of_figures
-from mjp.federated.summary import finish, round_line
+from mjp.federated.summary import finish, round_line, scenario_of
 from mjp.privacy.examine.conclusion import NOT_RECOVERED
 
 
@@ -84,3 +84,19 @@ def test_figures_that_are_not_finite_do_not_stop_the_server(tmp_path: Path) -> N
     journal.add(entry)
     assert Journal(tmp_path, {}).entries == [entry]
     assert "best match 0.000" in round_line(1, [entry]) or not entry.attack
+
+
+def test_an_update_that_could_not_be_audited_does_not_count_as_audited(tmp_path: Path) -> None:
+    """Else "0 of 2 exposed" would be said of updates that no attack saw."""
+    journal = Journal(tmp_path, {})
+    journal.add(Entry(round=1, client="a", status="not audited"), Entry(round=1, client="b", status="unknown"))
+    scenario = scenario_of(journal)
+    assert (scenario["updates"], scenario["audited"], scenario["not_audited"]) == (2, 0, 2)
+    assert "0 of 0 audited updates exposed; 2 not audited" in round_line(1, journal.entries)
+
+
+def test_an_accuracy_that_is_not_finite_does_not_damage_the_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {})
+    journal.note_accuracy(0, 0.5)
+    journal.note_accuracy(1, float("nan"))
+    assert Journal(tmp_path, {}).accuracy == {0: 0.5}

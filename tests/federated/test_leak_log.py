@@ -1,13 +1,18 @@
 """The leak log: what `mjp attack-update` can read, never more than its bound."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clients import prior
 from federated.updates import LR, after, before, model
 from mjp.common.errors import InputError
 from mjp.federated.leak_log import LeakLog, file_name
+from mjp.method.model import MJP
 from mjp.privacy import audit_update
+from mjp.privacy.examine.several import open_sources
+from mjp.privacy.examine.sources import find_sources
 
 INFO = {"kind": "fedavg", "lr": LR, "size": (32, 32)}
 
@@ -83,3 +88,36 @@ def test_what_a_client_states_may_be_anything(tmp_path: Path) -> None:
     path = log.keep_update(1, "a", after(), {**INFO, "batch": b"one", "defence": None})
     assert path is not None
     assert "batch" not in path.with_suffix(".json").read_text()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [{"lr": "fast"}, {"lr": float("nan")}, {"lr": 0}, {"steps": 10**9}, {"defence": "magic:1"}, {"size": [1, 2, 3]}],
+    ids=str,
+)
+def test_what_one_client_states_does_not_keep_an_auditor_from_the_others(
+    nonsense: dict[str, Any], tmp_path: Path
+) -> None:
+    log = LeakLog(tmp_path / "log")
+    log.keep_weights(1, before())
+    log.keep_update(1, "a", after(), {**INFO, **nonsense})
+    log.keep_update(1, "b", after(start=4), INFO)
+    log.keep_update(1, "c", after(start=4), INFO)  # the same once more
+    half_written = tmp_path / "log" / "round-0001" / ".client-d.safetensors.abcdefgh.tmp"
+    half_written.mkdir()
+    (half_written / "client-d.safetensors").write_bytes(b"half a file")
+    MJP(model().unwrap(), model().config).save_pretrained(tmp_path / "model")
+    sources = find_sources([tmp_path / "log"])
+    targets, left_out = open_sources(sources, str(tmp_path / "model"), {}, prior=prior())
+    assert "client-b.safetensors" in targets
+    assert "holds the same update" in left_out["client-c.safetensors"]
+    assert {*targets, *left_out} == {f"client-{name}.safetensors" for name in "abc"}
+    assert ("client-a.safetensors" in left_out) == ("lr" in nonsense)
+
+
+def test_an_update_that_was_named_is_not_left_out(tmp_path: Path) -> None:
+    log = LeakLog(tmp_path / "log")
+    log.keep_weights(1, before())
+    paths = [log.keep_update(1, name, after(start=start), {}) for name, start in (("a", 3), ("b", 4))]
+    with pytest.raises(InputError, match=r"client-a.safetensors: .*"):
+        open_sources(find_sources([path for path in paths if path]), "mini-cifar10-mjp", {}, prior=prior())

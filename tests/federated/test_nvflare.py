@@ -303,3 +303,32 @@ def test_a_round_of_the_recipe_ends(tmp_path: Path) -> None:
     assert workflow["path"] == "mjp.federated.nvflare.recipe.TimedFedAvg"
     assert (workflow["args"]["task_timeout"], workflow["args"]["ignore_result_error"]) == (7, True)
     assert (workflow["args"]["num_clients"], workflow["args"]["num_rounds"]) == (2, 3)
+
+
+@pytest.mark.parametrize("as_tensors", [True, False])
+def test_half_precision_of_one_site_does_not_become_that_of_all(as_tensors: bool, tmp_path: Path) -> None:
+    log, manager = server(tmp_path)
+    KeepWeights().process(message(DataKind.WEIGHTS, before()), manager.new_context())
+    half = {name: tensor.half() for name, tensor in after().items()}
+    data = half if as_tensors else {name: tensor.numpy() for name, tensor in half.items()}
+    result = log.process(DXO(DataKind.WEIGHTS, data=dict(data)).to_shareable(), of_peer(manager, "site-1"))
+    assert {str(value.dtype).removeprefix("torch.") for value in from_shareable(result).data.values()} == {"float32"}
+
+
+@pytest.mark.parametrize("metrics", [{"accuracy": math.nan}, {"accuracy": "high"}, {"loss": 1.0}, "none", 5])
+def test_an_accuracy_that_is_nonsense_costs_neither_the_update_nor_the_journal(metrics: Any, tmp_path: Path) -> None:
+    meta = {MetaKey.INITIAL_METRICS: metrics}
+    codes = server_side(tmp_path, {"site-1": message(DataKind.WEIGHTS, after(), **meta)})
+    assert codes == {"site-1": ReturnCode.OK}
+    assert Journal.open(tmp_path / "server").accuracy == {}
+
+
+def test_a_job_that_ended_early_is_a_failed_run(tmp_path: Path) -> None:
+    """Also one that ended before its first result, for which an empty journal would pass."""
+    server_side(tmp_path, {"site-1": message(DataKind.WEIGHTS, after())})
+    finish_run(tmp_path, rounds=1)
+    with pytest.raises(InputError, match="its journal ends after 1 of 3 rounds"):
+        finish_run(tmp_path, rounds=3)
+    server_side(tmp_path, {})
+    with pytest.raises(InputError, match="its journal ends after 0 of 1 rounds"):
+        finish_run(tmp_path)

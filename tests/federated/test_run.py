@@ -14,6 +14,7 @@ from mjp.cli.main import main
 from mjp.common.errors import InputError
 from mjp.common.results import read_results
 from mjp.federated.client import LocalClient
+from mjp.federated.journal import Journal
 from mjp.federated.simulation import average
 from mjp.federated.summary import draw_leaks
 from mjp.method.config import variant
@@ -73,6 +74,7 @@ def test_the_page_shows_every_defence_and_never_says_safe(done: Path) -> None:
     assert all(defence in page.text for defence in DEFENCES)
     assert "not that the update is safe" in page.text
     assert len(page.all("img")) >= 2
+    assert "on 20 validation pictures" in page.text
 
 
 def test_the_servers_log_holds_what_attacks_need(done: Path) -> None:
@@ -122,6 +124,78 @@ def test_one_client_fails_and_the_others_go_on(model: str, tmp_path: Path, monke
     assert "MemoryError" in (tmp_path / "report.html").read_text()
 
 
+def test_a_run_killed_before_its_accuracy_was_measured_measures_it(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = Journal.note_accuracy
+
+    def killed(self: Journal, number: int, accuracy: float) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+        note(self, number, accuracy)
+
+    monkeypatch.setattr(Journal, "note_accuracy", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(options(model, tmp_path))
+    monkeypatch.setattr(Journal, "note_accuracy", note)
+    run(options(model, tmp_path))
+    accuracy = read_results(tmp_path).body["scenarios"]["none"]["accuracy"]
+    assert [number for number, _ in accuracy] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("faulty", [(1,), (1, 2, 3)])
+def test_the_first_client_fails_and_the_page_is_written_all_the_same(
+    faulty: tuple[int, ...], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its picture is then attacked in the rounds in which it took part, and these are counted as what they are."""
+    train = LocalClient.train
+
+    def fail_first(self: LocalClient, weights: Any, number: int) -> Any:
+        if len(self.images) == 1 and number in faulty:
+            raise MemoryError("no room")
+        return train(self, weights, number)
+
+    monkeypatch.setattr(LocalClient, "train", fail_first)
+    run(options(model, tmp_path, rounds=3))
+    scenario = read_results(tmp_path).body["scenarios"]["none"]
+    assert (scenario["faults"], scenario["not_audited"], scenario["audited"]) == (
+        len(faulty),
+        len(faulty),
+        6 - len(faulty),
+    )
+    assert scenario.get("rounds_until_exact") == (2 if faulty == (1,) else None)
+    assert len(scenario.get("psnr_by_rounds", [])) == (3 if faulty == (1,) else 0)
+
+
+def test_rounds_that_no_longer_fit_into_the_log_keep_their_number(model: str, tmp_path: Path) -> None:
+    run(options(model, tmp_path, rounds=3, max_megabytes=1, lr=0.001))
+    log = tmp_path / "leak-log" / "none"
+    assert len(list(log.glob("round-*"))) < 3  # or this test shows nothing
+    scenario = read_results(tmp_path).body["scenarios"]["none"]
+    assert len(scenario["psnr_by_rounds"]) == 3
+
+
+def test_fewer_rounds_than_there_are_is_refused(model: str, tmp_path: Path) -> None:
+    run(options(model, tmp_path, rounds=2))
+    with pytest.raises(InputError, match="holds 2 rounds: state at least as many"):
+        run(options(model, tmp_path, rounds=1))
+    assert (tmp_path / "results.json").is_file()
+
+
+def test_it_says_how_to_do_the_same_with_flower(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(options(model, tmp_path, rounds=1, seed=5))
+    text = capsys.readouterr().out
+    assert "--num-supernodes 2" in text
+    for setting in (
+        f'leak-audit.model="{model}"',
+        'leak-audit.defence="none"',
+        "num-server-rounds=1",
+        "lr=0.01",
+        "seed=5",
+    ):
+        assert setting in text
+
+
 def test_a_run_that_fails_says_so_and_leaves_no_results(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +227,16 @@ def test_leaks_are_drawn_for_any_number_of_rounds(rounds: int, tmp_path: Path) -
     draw_leaks({"none": tiles, "dp:1": {"picture": torch.zeros(3, 8, 8)}}, tmp_path / "leaks.png")
     with Image.open(tmp_path / "leaks.png") as sheet:
         assert sheet.width >= 128 * min(len(names), 5)
+
+
+def test_what_all_rounds_tell_together_is_drawn_beside_them(tmp_path: Path) -> None:
+    tiles = {name: torch.zeros(3, 8, 8) for name in ("picture", "round 1", "round 2")}
+    widths = []
+    for more in ({}, {"all rounds": torch.ones(3, 8, 8)}):
+        draw_leaks({"none": {**tiles, **more}, "dp:1": tiles}, tmp_path / "leaks.png")
+        with Image.open(tmp_path / "leaks.png") as sheet:
+            widths.append(sheet.width)
+    assert widths[1] >= widths[0] + 128
 
 
 def test_the_average_weighs_clients_by_their_pictures() -> None:

@@ -20,7 +20,10 @@ FLOWER = """
 The same with Flower itself, on real machines:
   pip install '.[flower]'
   export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-  cd examples/flower && flwr run . --stream --run-config 'leak-audit.defence="{defence}" num-server-rounds={rounds}'
+  cd examples/flower
+  flwr federation simulation-config @none/default local --num-supernodes {clients}
+  flwr run . --stream --run-config 'leak-audit.model="{model}" leak-audit.defence="{defence}"
+    num-server-rounds={rounds} lr={lr} alpha={alpha} seed={seed}'
 docs/federated.md explains it, and the same for NVFlare."""
 
 
@@ -43,5 +46,5 @@ def run(options: Options) -> "Results":
     check_folder(options.out)
     results = federate(options, options.out, options)
     print(f"\npage     {options.out / 'report.html'}\nfigures  {options.out / 'results.json'}")
-    print(FLOWER.format(defence=options.scenarios()[-1], rounds=options.rounds))
+    print(FLOWER.format(**{**vars(options), "defence": options.scenarios()[-1]}))
     return results

@@ -38,7 +38,7 @@ class FederateSettings:
     leak_log: bool = True
     """Keep what the server was sent in OUT/leak-log, for mjp attack-update and for the attack on several rounds."""
     max_megabytes: float = 500
-    """Bound of the leak log; the oldest rounds go first."""
+    """Bound of the leak log of every defence; the oldest rounds go first."""
     seed: int = 0
     """Seed of the division, the simulated clients' keys, and random weights."""
 

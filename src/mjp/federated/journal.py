@@ -137,9 +137,10 @@ class Journal:
         self._write()
 
     def note_accuracy(self, number: int, accuracy: float) -> None:
-        """The accuracy of the global model after a round."""
-        self.accuracy[number] = accuracy
-        self._write()
+        """The accuracy of the global model after a round; JSON cannot hold one that is not finite."""
+        if math.isfinite(accuracy):
+            self.accuracy[number] = accuracy
+            self._write()
 
     def _weights_path(self, number: int) -> Path:
         return self.folder / f"weights-{number:04}.safetensors"

@@ -23,12 +23,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.common.results import plain
 from mjp.common.validate import number
 from mjp.common.weights import read_tensors
+from mjp.privacy.combination import parse
 from mjp.privacy.examine.sources import WEIGHTS
-from mjp.privacy.info import UpdateInfo
+from mjp.privacy.info import UpdateInfo, check_stated
 
 MEGABYTE = 10**6
 
@@ -66,11 +68,10 @@ class LeakLog:
         `mjp attack-update`.
         """
         path = self._round(round_number) / f"{file_name(client)}.safetensors"
-        names = [field.name for field in fields(UpdateInfo)]
-        public = {name: info[name] for name in names if isinstance(info.get(name), int | float | str | list | tuple)}
-        text = json.dumps(plain(public), indent=2) + "\n"
-        _save(path, update)
+        text = json.dumps(plain(_sensible(info)), indent=2) + "\n"
+        # before the update: a killed server must not leave one that nothing is known about
         write_atomically(path.with_suffix(".json"), lambda temporary: temporary.write_text(text))
+        _save(path, update)
         return self._make_room(path)
 
     def rounds(self) -> list[Path]:
@@ -106,6 +107,19 @@ class LeakLog:
 def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
     names = first.keys()
     return names == second.keys() and all(torch.equal(first[name], second[name].detach().cpu()) for name in names)
+
+
+def _sensible(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an UpdateInfo that can be true: what a client states about itself may be nonsense."""
+    public: dict[str, Any] = {}
+    for name in (field.name for field in fields(UpdateInfo) if field.name in info):
+        stated = {"kind": "fedavg", "lr": 1.0, **public, name: info[name]}
+        try:
+            parse(str(check_stated(stated, source=name).get("defence", "none")))
+        except InputError:
+            continue
+        public[name] = info[name]
+    return public
 
 
 def file_name(client: str) -> str:

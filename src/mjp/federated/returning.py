@@ -1,13 +1,13 @@
 """After how many rounds a picture that takes part again is exact: the rounds attack on the server's own log."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from mjp.common.weights import read_tensors
 from mjp.federated.leak_log import LeakLog
-from mjp.federated.truth import PICTURE
+from mjp.federated.truth import PICTURE, TOGETHER
 from mjp.method.model import MJP
 from mjp.models import as_subject
 from mjp.privacy.attacks import find_attack
@@ -19,48 +19,68 @@ from mjp.privacy.server.view import Refused, View
 from mjp.privacy.update import load_update
 
 
-def rounds_until_exact(
-    log: LeakLog, client: str, network: MJP, prior: Prior, tiles: dict[str, Tensor]
-) -> dict[str, Any]:
-    """After how many rounds every patch of the picture is right to the bit, and its PSNR after each.
+class Returning(NamedTuple):
+    """What the rounds tell together; empty where the attack cannot run."""
 
-    What counts is the best reconstruction so far, of a single update (`tiles`, with the picture) or of all of them
-    together. Nothing is returned where the attack cannot run: for several pictures or several steps in an update.
+    figures: dict[str, Any]  # for results.json
+    tiles: dict[str, Tensor]  # (3, H, W): what all rounds together give away
+
+
+NOTHING = Returning({}, {})
+
+
+def rounds_until_exact(views: Mapping[int, View], rounds: int, tiles: Mapping[str, Tensor]) -> Returning:
+    """After how many of the rounds every patch of the picture is right to the bit, and its PSNR after each.
+
+    What counts is the best reconstruction so far, of a single update (`tiles`, with the picture) or of all that are in
+    the log together; before there is one, the guess. Nothing is returned where the attack cannot run (several pictures
+    or several steps in an update), or where the client never sent an update.
     """
+    if PICTURE not in tiles or not views:
+        return NOTHING
+    view = next(iter(views.values()))
+    together = _linked_reconstructions(views)
+    if any(rebuilt is None for rebuilt in together.values()):
+        return NOTHING
     picture = tiles[PICTURE].double()
-    patch = int(network.model.patch_embed.patch_size[0])  # type: ignore[union-attr, index]
-    together = _linked_reconstructions(views_of(log, client, network, prior))
-    if any(rebuilt is None for rebuilt in together):
-        return {}
-    best: list[float] = []
+    best = float(psnr(picture, view.prior.mean.double().clamp(0, 1)))
+    by_rounds: list[float] = []
     until: int | None = None
-    for number, linked in enumerate([None, *together], 1):
-        candidates = [rebuilt for rebuilt in (tiles.get(f"round {number}"), linked) if rebuilt is not None]
-        pairs = [(picture, rebuilt.double().clamp(0, 1)) for rebuilt in candidates]
-        best.append(round(max([float(psnr(*pair)) for pair in pairs] + best[-1:], default=0.0), 3))
-        if until is None and any(bool(exact_patches(*pair, patch).all()) for pair in pairs):
+    for number in range(1, rounds + 1):
+        candidates = (tiles.get(f"round {number}"), together.get(number))
+        pairs = [(picture, rebuilt.double().clamp(0, 1)) for rebuilt in candidates if rebuilt is not None]
+        best = max([best, *(float(psnr(*pair)) for pair in pairs)])
+        by_rounds.append(round(best, 3))
+        if until is None and any(bool(exact_patches(*pair, view.patch[0]).all()) for pair in pairs):
             until = number
-    return {"psnr_by_rounds": best, "rounds_until_exact": until}
+    *_, last = (None, *together.values())
+    figures = {"psnr_by_rounds": by_rounds, "rounds_until_exact": until}
+    return Returning(figures, {} if last is None else {TOGETHER: last.float()})
 
 
-def views_of(log: LeakLog, client: str, network: MJP, prior: Prior) -> list[View]:
-    """What the server has of one client, round by round, each at the weights of its round."""
-    views = []
+def views_of(log: LeakLog, client: str, network: MJP, prior: Prior) -> dict[int, View]:
+    """What the server has of one client, by round, each at the weights of its round."""
+    views = {}
     for path in log.updates_of(client):
         weights = plain_tensors(read_tensors(path.with_name(WEIGHTS)))
-        views.append(View(load_update(path), as_subject(network, weights=weights).model, prior))
+        number = int(path.parent.name.removeprefix("round-"))
+        views[number] = View(load_update(path), as_subject(network, weights=weights).model, prior)
     return views
 
 
-def _linked_reconstructions(views: Sequence[View]) -> list[Tensor | None]:
-    """From two updates on: what they tell together; None where the attack refuses."""
+def _linked_reconstructions(views: Mapping[int, View]) -> dict[int, Tensor | None]:
+    """From the second update on, by round: what it and those before it tell together; None if the attack refuses."""
     attack = find_attack("rounds")
-    pictures: list[Tensor | None] = []
-    for count in range(2, len(views) + 1):
-        view = views[count - 1]
-        view.others = tuple(views[: count - 1])
+    pictures: dict[int, Tensor | None] = {}
+    earlier: list[View] = []
+    for number, view in views.items():
+        view.others = tuple(earlier)
+        earlier.append(view)
+        if not view.others:
+            continue
         try:
-            pictures.append(attack.run(view).pictures[0])
+            pictures[number] = attack.run(view).pictures[0]
         except Refused:
-            return [*pictures, None]
+            pictures[number] = None
+            break
     return pictures

@@ -45,11 +45,10 @@ def federate(settings: FederateSettings, out: Path, options: Any) -> Results:
             division = _divide(settings, subject, combination.batch)
             scenario = Scenario(subject, division, text, settings, prior, out)
             (out / "results.json").unlink(missing_ok=True)  # a failed run leaves no results
-            done = min(scenario.journal.rounds, settings.rounds)
-            with Progress(settings.rounds, text, initial=done, unit="round") as progress:
+            with Progress(settings.rounds, text, initial=scenario.journal.rounds, unit="round") as progress:
                 journals[text] = scenario.run(progress)
-            leaks[text] = scenario.leaks.tiles
-            more[text] = scenario.returning()
+            more[text], together = scenario.returning()
+            leaks[text] = {**scenario.leaks.tiles, **together}
             say(scenario_line(text, journals[text], more[text]))
         draw_leaks(leaks, out / "leaks.png")
         return finish(out, journals, vars(options), more)

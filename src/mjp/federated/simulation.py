@@ -6,7 +6,7 @@ seed, the round and the client, so a run that was killed continues after its las
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,11 +21,12 @@ from mjp.federated.config import FederateSettings
 from mjp.federated.data import Labelled, accuracy_of
 from mjp.federated.journal import Entry, Journal
 from mjp.federated.leak_log import LeakLog, file_name
-from mjp.federated.returning import rounds_until_exact
+from mjp.federated.returning import NOTHING, Returning, rounds_until_exact, views_of
 from mjp.federated.screen import fault_of
 from mjp.federated.truth import Leaks, compare
 from mjp.models import Subject
 from mjp.privacy.server.prior import Prior
+from mjp.privacy.server.view import Refused
 
 
 class Division(NamedTuple):
@@ -69,19 +70,23 @@ class Scenario:
     def run(self, progress: Progress) -> Journal:
         """All rounds that are left."""
         weights = self.journal.weights() or self.start
-        if self.journal.rounds == 0:
-            self._measure(0, weights)
+        if self.journal.rounds not in self.journal.accuracy:  # a run that was killed in between lacks it
+            self._measure(self.journal.rounds, weights)
         for number in range(self.journal.rounds + 1, self.settings.rounds + 1):
             weights = self._round(number, weights)
             self._measure(number, weights)
             progress.advance()
         return self.journal
 
-    def returning(self) -> dict[str, Any]:
-        """What the rounds tell together about the first client's picture; {} without a log."""
+    def returning(self) -> Returning:
+        """What the rounds tell together about the first client's picture; nothing without a log."""
         if self.log is None:
-            return {}
-        return rounds_until_exact(self.log, "0", self.network, self.prior, self.leaks.tiles)
+            return NOTHING
+        try:
+            views = views_of(self.log, "0", self.network, self.prior)
+        except Refused:  # no attack is made for this model
+            return NOTHING
+        return rounds_until_exact(views, self.journal.rounds, self.leaks.tiles)
 
     def _round(self, number: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every client trains and is audited; what can be averaged becomes the next global weights."""
@@ -137,10 +142,15 @@ class Scenario:
 
 
 def open_journal(defence: str, settings: FederateSettings, out: Path) -> Journal:
-    """The journal of one training run; that of a run with other settings is refused."""
+    """The journal of one training run; that of a run with other settings or more rounds is refused."""
     folder = out / "scenarios" / file_name(defence).removeprefix("client-")
     public = {name: value for name, value in vars(settings).items() if name not in ("defences", "rounds", "out")}
-    return Journal(folder, {**public, "defence": defence})
+    journal = Journal(folder, {**public, "defence": defence})
+    if journal.rounds > settings.rounds:
+        raise InputError(
+            f"{folder} holds {journal.rounds} rounds: state at least as many, or another folder with --out"
+        )
+    return journal
 
 
 def average(updates: Sequence[Mapping[str, Tensor]], counts: Sequence[int]) -> dict[str, Tensor]:

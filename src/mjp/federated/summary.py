@@ -12,7 +12,7 @@ from mjp.common.files import write_atomically
 from mjp.common.results import Results, write_results
 from mjp.federated.chart import draw_rounds
 from mjp.federated.journal import Entry, Journal
-from mjp.federated.truth import PICTURE
+from mjp.federated.truth import PICTURE, TOGETHER
 from mjp.pictures.sheet import contact_sheet
 from mjp.privacy.examine.conclusion import EXPOSED, NOT_COVERED, NOT_RECOVERED
 from mjp.report.page import write_page
@@ -21,14 +21,21 @@ KIND = "federate"
 MAX_COLUMNS = 4  # rounds that are drawn
 
 
+def audited_among(entries: Sequence[Entry]) -> list[Entry]:
+    """Those on which an attack was tried, or would have been if one covered them: with one of the three verdicts."""
+    return [entry for entry in entries if entry.status in (EXPOSED, NOT_RECOVERED, NOT_COVERED)]
+
+
 def round_line(number: int, entries: Sequence[Entry]) -> str:
     """One round in one line."""
-    audited = [entry for entry in entries if entry.status != "unknown"]
+    audited = audited_among(entries)
     exposed = [entry for entry in audited if entry.status == EXPOSED]
     best = max(audited, key=lambda entry: entry.match, default=None)
     text = f"round {number}: {len(exposed)} of {len(audited)} audited updates exposed"
     if best is not None and best.attack:
         text += f", best match {best.match:.3f} ({best.attack}, client {best.client})"
+    if len(entries) > len(audited):
+        text += f"; {len(entries) - len(audited)} not audited"
     for entry in entries:
         if entry.fault:
             text += f"; client {entry.client}: {entry.fault}"
@@ -54,6 +61,8 @@ def scenario_line(name: str, journal: Journal, more: Mapping[str, Any]) -> str:
         parts.append(rest if exact is None else f"exact after round {exact}")
     if accuracy:
         parts.append(f"accuracy {100 * accuracy[0]:.1f} → {100 * accuracy[-1]:.1f} %")
+    if scenario["not_audited"]:
+        parts.append(f"{scenario['not_audited']} not audited")
     if scenario["faults"]:
         parts.append(f"{scenario['faults']} faults")
     return f"{name}: {', '.join(parts)}"
@@ -62,8 +71,8 @@ def scenario_line(name: str, journal: Journal, more: Mapping[str, Any]) -> str:
 def scenario_of(journal: Journal, **more: Any) -> dict[str, Any]:
     """One training run in results.json: `accuracy` by round, `entries`, and counts over all of them."""
     entries = journal.entries
-    audited = [entry for entry in entries if entry.status != "unknown"]
-    counts = Counter(entry.status for entry in audited)
+    audited = audited_among(entries)
+    counts = Counter(entry.status for entry in entries)
     return {
         "accuracy": [[number, journal.accuracy[number]] for number in sorted(journal.accuracy)],
         "updates": len(entries),
@@ -71,6 +80,7 @@ def scenario_of(journal: Journal, **more: Any) -> dict[str, Any]:
         "exposed": counts[EXPOSED],
         "not_recovered": counts[NOT_RECOVERED],
         "not_covered": counts[NOT_COVERED],
+        "not_audited": len(entries) - len(audited),
         "faults": sum(bool(entry.fault) for entry in entries),
         "best_match": max((entry.match for entry in audited), default=None),
         "psnr": _mean([entry.psnr for entry in audited]),
@@ -103,10 +113,12 @@ def finish(
 
 
 def draw_leaks(leaks: Mapping[str, Mapping[str, Tensor]], path: Path) -> None:
-    """One row for each run: the first client's picture, and what rounds gave away of it."""
-    rounds = sorted({name for tiles in leaks.values() for name in tiles if name != PICTURE}, key=_number)
+    """One row for each run: the first client's picture, what rounds gave away of it, each and all together."""
+    names = {name for tiles in leaks.values() for name in tiles}
+    rounds = sorted(names - {PICTURE, TOGETHER}, key=_number)
     count = min(MAX_COLUMNS, len(rounds))
     columns = [rounds[k * (len(rounds) - 1) // max(1, count - 1)] for k in range(count)]
+    columns += [TOGETHER] if TOGETHER in names else []
     rows: dict[str, list[Tensor | str]] = {
         name: [tiles[PICTURE], *(tiles.get(column, "no attack ran") for column in columns)]
         for name, tiles in leaks.items()

@@ -12,6 +12,7 @@ from mjp.federated.auditor import LeakReport
 from mjp.privacy.metrics import psnr
 
 PICTURE = "picture"
+TOGETHER = "all rounds"
 
 
 class Truth(NamedTuple):

@@ -30,10 +30,12 @@ def first_config(records: Any) -> dict[str, Any]:
     return dict(next(iter(records.config_records.values()), {}))
 
 
-def make_alike(replies: Sequence[Any]) -> None:
+def make_alike(replies: Sequence[Any], sent: Mapping[str, Tensor]) -> None:
     """Give replies the same records under the same names, as FedAvg wants it: a client with others must not stop it.
 
-    Of the metrics stay those that every client sent, as numbers or as lists of one length.
+    Weights get the number type of those that were `sent`: FedAvg averages in that of one reply, and a client that sends
+    half precision would cost all others their small steps. Of the metrics stay those that every client sent, as numbers
+    or as lists of one length.
     """
     metrics = [first_metrics(reply.content) for reply in replies]
     names = [
@@ -44,8 +46,9 @@ def make_alike(replies: Sequence[Any]) -> None:
     first = replies[0].content
     arrays_key, metrics_key = next(iter(first.array_records)), next(iter(first.metric_records))
     for reply, values in zip(replies, metrics, strict=True):
+        weights = tensors_of(reply.content)
         records = {
-            arrays_key: next(iter(reply.content.array_records.values())),
+            arrays_key: arrays_of({name: tensor.to(sent[name].dtype) for name, tensor in weights.items()}),
             metrics_key: MetricRecord({name: values[name] for name in names}),
         }
         configs = {name: record for name, record in reply.content.config_records.items() if name not in records}

@@ -143,7 +143,7 @@ class AuditedStrategy(Strategy):
     def _aggregate(self, number: int, usable: list[Any]) -> tuple[Any, Any]:
         if len(usable) < self.min_updates:
             raise RuntimeError(f"round {number}: {len(usable)} usable updates, at least {self.min_updates} are needed")
-        make_alike(usable)
+        make_alike(usable, self.sent)
         result: tuple[Any, Any] = self.strategy.aggregate_train(number, usable)
         return result
 

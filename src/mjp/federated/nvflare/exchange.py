@@ -47,6 +47,14 @@ def change_kind(dxo: Any, kind: str, before: Mapping[str, Tensor]) -> None:
     dxo.data_kind = kind
 
 
+def change_types(dxo: Any, before: Mapping[str, Tensor]) -> None:
+    """Give the arrays the number types of the weights that went out: FedAvg averages in those of one result."""
+    for name, value in dxo.data.items():
+        if name in before:
+            tensor = _tensor(value).to(before[name].dtype)
+            dxo.data[name] = tensor if isinstance(value, Tensor) else tensor.numpy()
+
+
 def amount_aside(shareable: Any, dxo: Any) -> int:
     """How many numbers and characters a result holds beside the data of its exchange object."""
     content = {name: value for name, value in shareable.items() if dxo is None or name != DXO_KEY}

@@ -1,5 +1,6 @@
 """AuditLog: what the clients' audits found, faults kept out of the average, and the updates themselves if wanted."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,18 @@ from mjp.common.errors import InputError
 from mjp.common.results import Results
 from mjp.federated.journal import Entry, Journal, entry_of_figures
 from mjp.federated.leak_log import LeakLog
-from mjp.federated.nvflare.exchange import FIGURES, KINDS, META, SENT, Sent, change_kind, peer_of, read_dxo, tensors_of
+from mjp.federated.nvflare.exchange import (
+    FIGURES,
+    KINDS,
+    META,
+    SENT,
+    Sent,
+    change_kind,
+    change_types,
+    peer_of,
+    read_dxo,
+    tensors_of,
+)
 from mjp.federated.screen import fault_of
 from mjp.federated.summary import finish, lost_rounds
 
@@ -83,6 +95,7 @@ class AuditLog(Filter):
             self._note_accuracy(dxo, sent.round)
             if not fault:
                 self._keep(dxo, update, sent, client)
+                change_types(dxo, sent.weights)
                 self.kind = self.kind or dxo.data_kind
                 if dxo.data_kind != self.kind:
                     change_kind(dxo, self.kind, sent.weights)
@@ -105,21 +118,31 @@ class AuditLog(Filter):
 
     def _note_accuracy(self, dxo: Any, number: int) -> None:
         """What clients measured of the global model before they trained it: the mean over the clients."""
-        metrics = dxo.get_meta_prop(MetaKey.INITIAL_METRICS, {}) or {}
-        if "accuracy" not in metrics:
+        metrics = dxo.get_meta_prop(MetaKey.INITIAL_METRICS, {})
+        try:
+            accuracy = float(metrics["accuracy"])
+        except (KeyError, TypeError, ValueError):  # none, or nonsense: no reason to leave the update out
+            return
+        if not math.isfinite(accuracy):
             return
         values = self.accuracies.setdefault(number, [])
-        values.append(float(metrics["accuracy"]))
+        values.append(accuracy)
         self.journal.note_accuracy(number - 1, sum(values) / len(values))
 
 
-def finish_run(folder: str | Path, **settings: Any) -> Results:
+def finish_run(folder: str | Path, *, rounds: int | None = None, **settings: Any) -> Results:
     """results.json and a chart from the journal of a job that has ended, for `mjp report`.
 
-    A job in which a round brought nothing to average ends with NVFlare's blessing; it is refused here.
+    A job in which a round brought nothing to average, or that ended before its last round, may still end with NVFlare's
+    blessing; it is refused here. `rounds` is what the job was asked for; None takes what the journal has.
     """
     journal = Journal.open(Path(folder) / "server")
     if dead := lost_rounds(journal.entries):
         raise InputError(f"the run failed: in round {dead[0]} no client sent an update that can be averaged")
+    last = max((entry.round for entry in journal.entries), default=0)
+    if last < (rounds or 1):
+        raise InputError(f"the run failed: its journal ends after {last} of {rounds or 1} rounds; see NVFlare's log")
+    if rounds is not None:
+        settings["rounds"] = rounds
     name = str(journal.settings.get("defence", "NVFlare"))
     return finish(Path(folder), {name: journal}, {**journal.settings, **settings})
