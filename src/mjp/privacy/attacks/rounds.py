@@ -8,18 +8,22 @@ span its patches whatever the jigsaw. The equations are in server/rounds.py.
 Without position gradients the equations of every round are those of span.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from mjp.privacy.attacks import span
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.rounds import (
     LINKED,
+    Equations,
     Round,
     as_round,
     equations_of,
     open_dimensions,
     open_round,
     overlap,
+    refine,
     solve_rounds,
 )
 from mjp.privacy.server.view import Reconstruction, Refused, View
@@ -37,9 +41,11 @@ def run(view: View) -> Reconstruction:
     if len(views) == 1:
         raise Refused("none of the other updates is of the same picture")
     rounds = [read_round(one) for one in views]
-    equations = equations_of(rounds)
+    equations: Sequence[Equations] = equations_of(rounds)
     hidden = torch.stack([one.mask for one in rounds]).all(0)
     patches = solve_rounds(view, equations, hidden)
+    if all("pos_embed" in one.gradients for one in views):
+        patches, equations = refine(views, patches, equations, hidden)
     details = {"rounds": len(views), "open_dimensions": open_dimensions(equations), "masked": int(hidden.sum())}
     return view.reconstruction(patches, **details)
 

@@ -22,7 +22,8 @@ from mjp.privacy.server.cosets import MAX_OPEN, Cosets, kronecker
 from mjp.privacy.server.integers import Reduced, choose_pixels, nearest_points, normalisation, reduce_open
 from mjp.privacy.server.view import View
 
-MAX_TURNS = 40
+MAX_TURNS = 60
+STEP = 1.5  # by which the noise rises that is borne, when nothing else is left to solve
 WIDTH = 32  # points of the reduced pixels that are tried for every patch
 # pixels that enter a reduction beyond twice the open dimensions, and the noise that it assumes over the typical one
 ATTEMPTS = ((80, 2.0), (24, 2.0), (80, 0.6), (80, 10.0))
@@ -31,6 +32,8 @@ MAX_NOISE = 0.09  # levels: with more, one of hundreds of pixels is rounded to a
 MIN_NOISE = 1e-4  # levels: with less, the metric of a reduction is singular in double precision
 SURE = 0.01  # levels: noise with which the first points are taken
 EXCESS = 2.0  # of an error over the noise that is expected
+NUISANCE = 1.2  # of a singular value of the noise over what it has if it is white
+RIVAL = 0.1  # of the noise, squared, by which the best point must fit better than others
 SMALL = 0.5  # of the limit: errors that need no explanation
 MARGIN = 30.0  # nats by which points that fit by chance are improbable
 MAX_SHARE = 0.05  # of the length of a vector of Λ that may be noise
@@ -70,12 +73,14 @@ class Estimate(NamedTuple):
     free: Tensor  # (q', P) orthonormal rows
     directions: Tensor  # (o, P) those of `free` that are measured; the others are exact
     tilts: Tensor  # (o,) their noise for a unit of length
+    nuisance: Tensor  # (s, P) directions off `free` with far more noise than others: errors along them say nothing
 
     def misfit(self, points: Tensor, origin: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
         """(…,) how far (…, P) integer points are from origin + span F (rms), and the noise that is expected of that."""
         rest = points - origin
         along = (rest @ self.directions.T * self.tilts).square().sum(-1)
-        rest = rest - (rest @ self.free.T) @ self.free
+        ignored = torch.cat([self.free, self.nuisance])
+        rest = rest - (rest @ ignored.T) @ ignored
         error = torch.where(rest.abs().amax(-1) < MAX_ERROR, rest.square().mean(-1).sqrt(), torch.inf)
         return error, (spread.square() + along).sqrt()
 
@@ -113,7 +118,7 @@ class Peeling:
             if estimate is None:
                 break
             self._turn(estimate, limit)
-            limit = limit if self._progress() > before else 2 * limit
+            limit = limit if self._progress() > before else STEP * limit
         return self.peeled
 
     def _progress(self) -> int:
@@ -134,26 +139,27 @@ class Peeling:
         if spare <= 0:
             return None
         noise = max(float(strengths[number:].norm()) / spare**0.5, self.floor)
+        edge = NUISANCE * noise * ((width - 1 - len(left)) ** 0.5 + pixels**0.5)  # beyond what white noise reaches
+        nuisance = rows[number : number + int((strengths[number:] > edge).sum())]
         inverse = left @ (right / values.unsqueeze(1))  # (a, D)
         spread = noise * inverse.norm(dim=1)
         free = torch.cat([exact, rows[:number]])
-        return Estimate(inverse @ mixed, spread, free, rows[:number], noise / strengths[:number])
+        return Estimate(inverse @ mixed, spread, free, rows[:number], noise / strengths[:number], nuisance)
 
     def _turn(self, estimate: Estimate, limit: float) -> None:
         """Solve more rows, and find more of Λ."""
         waiting = (~self.peeled.solved).nonzero()[:, 0]
-        eligible = int((estimate.spread <= limit).sum())
-        if eligible == 0 and len(waiting):
+        if len(waiting) and not bool((estimate.spread <= limit).any()):
             return
         missing = self.count - len(self.peeled.basis)
-        before = self.peeled.solved.sum()
+        before = int(self.peeled.solved.sum())
         for reduced in self._reductions(estimate, waiting):
             vectors = self._vectors(estimate, reduced, limit)
             if len(vectors) > len(self.peeled.basis):
                 self.peeled = self.peeled._replace(basis=vectors)
             self._solve(estimate, reduced, waiting, limit)
-            gained = int(self.peeled.solved.sum() - before)
-            if 3 * gained >= eligible and 3 * (self.count - len(self.peeled.basis)) <= 2 * missing:
+            enough = int(self.peeled.solved.sum()) > before or len(waiting) == 0
+            if enough and (missing == 0 or len(self.peeled.basis) > self.count - missing):
                 break
 
     def _reductions(self, estimate: Estimate, waiting: Tensor) -> Iterator[Reduced | None]:
@@ -190,15 +196,27 @@ class Peeling:
             return
         origin, spread = estimate.origin[rows], estimate.spread[rows].unsqueeze(1)
         candidates = self._candidates(estimate.free, reduced, origin, self.goal[waiting[rows]])
+        candidates = torch.cat([candidates, _around(estimate, candidates, origin.unsqueeze(1), spread)], 1)
         error, noise = estimate.misfit(candidates, origin.unsqueeze(1), spread)
         fits = (noise <= limit) & (error < (EXCESS * noise).clamp(min=SMALL * limit)) & (error < MAX_NOISE)
         noise = noise.clamp(min=MIN_NOISE)
         cost = ((error / noise).square() / 2 + noise.log()).masked_fill(~fits, torch.inf)
         best = cost.argmin(1)
-        accepted = fits.any(1)
+        accepted = fits.any(1) & ~self._has_rival(estimate, candidates, error, noise, best)
         chosen = waiting[rows[accepted]]
         self.peeled.points[chosen] = candidates[accepted, best[accepted]]
         self.peeled.solved[chosen] = True
+
+    def _has_rival(self, estimate: Estimate, candidates: Tensor, error: Tensor, noise: Tensor, best: Tensor) -> Tensor:
+        """(a,) whether a point that does not differ by a vector of Λ fits nearly as well as the best."""
+        rows = torch.arange(len(best))
+        nothing = torch.zeros_like(self.goal[0])
+        apart, tilt = estimate.misfit(candidates - candidates[rows, best].unsqueeze(1), nothing, nothing[:1])
+        same = apart < (EXCESS * tilt).clamp(min=MIN_NOISE)
+        near = error.square() - error[rows, best].square().unsqueeze(1) < RIVAL * noise[rows, best].square().unsqueeze(
+            1
+        )
+        return (near & ~same).any(1)
 
     def _candidates(self, free: Tensor, reduced: Reduced | None, origin: Tensor, goal: Tensor) -> Tensor:
         """(a, n, P) integer points near origin + span F."""
@@ -209,6 +227,18 @@ class Peeling:
         start = base + (goal[:, reduced.pixels] - base) @ inside @ inside.T  # satisfies the equations
         near = nearest_points(torch.zeros_like(start), reduced.vectors, reduced.metric, start, WIDTH)  # (a, n, m)
         return _extended(near, origin.unsqueeze(1), free, reduced.pixels)
+
+
+def _around(estimate: Estimate, candidates: Tensor, origin: Tensor, spread: Tensor) -> Tensor:
+    """(a, n, P) what fits best of (a, ·, P) candidates, a little brighter and darker.
+
+    The difference of a dark patch and a bright one is nearly constant, so a constant is nearly in span F.
+    """
+    error = estimate.misfit(candidates, origin, spread)[0]
+    best = candidates[torch.arange(len(candidates)), error.argmin(1)].unsqueeze(1)
+    channels = torch.eye(3, dtype=best.dtype).repeat_interleave(best.shape[2] // 3, 1)  # (3, P)
+    shifts = torch.cat([channels, channels.sum(0, keepdim=True), 2 * channels.sum(0, keepdim=True)])
+    return best + torch.cat([shifts, -shifts])
 
 
 def most_noise(pixels: int, count: int) -> float:

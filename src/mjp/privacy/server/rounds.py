@@ -8,6 +8,9 @@ x_i ∈ a_i^r + span(F_r), masked patches included, since they are masked ones i
 In a narrow network (N near D or above) that is only a part of span(F_r). The rest follows from a second round: for
 patches that are unmasked in both, a_i^r − a_i^s is in span(F_r) + span(F_s), and so x_i ∈ a_i^r + span(F_r) + span(F_s)
 for all s.
+
+Patches that come out in whole grey levels and that no round contradicts are subtracted from all updates. With fewer
+unknown patches every round knows its span, exactly where masked patches are certain, and the rest is solved again.
 """
 
 from collections.abc import Sequence
@@ -27,6 +30,9 @@ from mjp.privacy.server.view import View
 LINKED = 0.7  # overlap of row spaces: 1 for one picture; photographs of other things share their smooth part
 MIN_CERTAINTY = 300.0  # over the prior's, of a direction that the equations decide
 MAX_WHOLE = 20  # open dimensions that are left to integer points: beyond, the reduction takes minutes
+MIN_EXCESS = 10.0  # of a singular value over the median one, which is noise
+MIN_ALIGNED = 0.9  # share of the gradient of a patch that is in what other patches leave
+MAX_TURNS = 6  # in which patches that are certain help the others
 MAX_ATTEMPTS = 8  # each with four times the noise of the last
 MIN_VALUE = 1e-7  # of singular values, relative: LayerNorm makes all gradients of tokens sum to zero over the width
 
@@ -47,31 +53,76 @@ def overlap(first: View, second: View) -> float:
     return float((bases[0] @ bases[1].T).square().sum() / min(map(len, bases)))
 
 
-def open_round(view: View) -> Round:
-    """What the position gradients of one update leave open."""
+class Certain(NamedTuple):
+    """Patches that are exact."""
+
+    patches: Tensor  # (N, P) normalised
+    rows: Tensor  # (N,) bool: which of them
+
+
+class Remainder(NamedTuple):
+    """What certain patches leave of an update: mixed = Kᵀ A + H·F_r, off the differences of certain masked patches."""
+
+    unknown: Tensor  # K (n, D): gradients of unmasked patches that are not certain, then ∂L/∂E_unk if none is masked
+    mixed: Tensor  # (D, P)
+    differences: Tensor  # (d, P) orthonormal: a part of span(F_r)
+
+
+def subtract(view: View, certain: Certain) -> Remainder:
+    patches, exact = certain
     mask = view.mask
-    count = int(mask.sum())
-    known = view.positions[~mask]
-    if count:
-        known = torch.cat([known, view.unknown.unsqueeze(0)])  # K (n, D)
-    left, values, right = torch.linalg.svd(known, full_matrices=False)
-    rank = int((values > MIN_VALUE * values[0]).sum())
+    masked = patches[exact & mask]
+    unknown = view.positions[~mask & ~exact]
+    mixed = view.projection - view.positions[~mask & exact].T @ patches[~mask & exact]
+    if len(masked):
+        mixed = mixed - torch.outer(view.unknown, masked[0])
+    elif bool(mask.any()):
+        unknown = torch.cat([unknown, view.unknown.unsqueeze(0)])
+    values, rows = torch.linalg.svd(masked[1:] - masked[:1], full_matrices=False)[1:]
+    differences = rows[: int((values > MIN_VALUE * values[:1]).sum())]
+    return Remainder(unknown, mixed - (mixed @ differences.T) @ differences, differences)
+
+
+def open_round(view: View, certain: Certain | None = None) -> Round:
+    """What the position gradients of one update leave open, where some patches are certain."""
+    mask = view.mask
+    patches, exact = certain or Certain(torch.zeros_like(view.patches(view.prior.mean)), torch.zeros_like(mask))
+    unknown, mixed, differences = subtract(view, Certain(patches, exact))
+    left, values, right = torch.linalg.svd(unknown, full_matrices=False)
+    rank = int((values > MIN_VALUE * values[:1]).sum())
     right = right[:rank]
-    answers = left[:, :rank] @ ((right @ view.projection) / values[:rank].unsqueeze(1))  # A (n, P)
-    origin = answers.new_zeros(len(mask), answers.shape[1])
-    origin[~mask] = answers[: len(mask) - count]
-    if count:
-        origin[mask] = answers[-1]
-    rest = view.projection - right.T @ (right @ view.projection)
+    answers = left[:, :rank] @ ((right @ mixed) / values[:rank].unsqueeze(1))  # A (n, P)
+    origin = patches.clone()
+    origin[~mask & ~exact] = answers[: int((~mask & ~exact).sum())]
+    if bool(mask.any()):
+        origin[mask & ~exact] = patches[exact & mask][0] if bool((exact & mask).any()) else answers[-1]
+    rest = mixed - right.T @ (right @ mixed)
     excess, rows = torch.linalg.svd(rest, full_matrices=False)[1:]
     width = len(view.weight) - 1  # LayerNorm
-    certain = max(min(width - rank, count - 1), 0)
-    missing = max(count - 1, 0) - certain + len(known) - rank
+    wanted = max(int(mask.sum()) - 1, 0) - len(differences)
+    measured = max(min(width - rank, wanted), 0)
+    missing = wanted - measured + len(unknown) - rank
     floor = view.resolution / 100 * float(view.projection.square().mean().sqrt())
-    spare = (width - rank - certain) * (answers.shape[1] - certain)
-    error = max(float(excess[certain:].norm()) / spare**0.5 if spare > 0 else 0.0, floor)
-    noise = error * float((left[:, :rank] / values[:rank]).norm(dim=1).median())
-    return Round(origin, rows[:certain], missing, mask, noise)
+    spare = (width - rank - measured) * (mixed.shape[1] - measured)
+    error = max(float(excess[measured:].norm()) / spare**0.5 if spare > 0 else 0.0, floor)
+    lengths = (left[:, :rank] / values[:rank]).norm(dim=1)
+    noise = error * float(lengths.median()) if len(lengths) else error
+    return Round(origin, torch.cat([differences, rows[:measured]]), missing, mask, noise)
+
+
+def suspects(view: View, certain: Certain) -> Tensor:
+    """(N,) which of the certain patches this update contradicts.
+
+    A wrong patch leaves its gradient g_i in the columns of what is left, and those of few patches are left there.
+    """
+    unknown, mixed, _ = subtract(view, certain)
+    right = torch.linalg.svd(unknown, full_matrices=False)[2]
+    columns, values, _ = torch.linalg.svd(mixed - right.T @ (right @ mixed), full_matrices=False)
+    floor = MIN_EXCESS * max(float(values.median()), view.resolution * float(view.projection.norm()))
+    columns = columns[:, values > floor]
+    gradients = view.positions - (view.positions @ right.T) @ right
+    share = (gradients @ columns).square().sum(1) / gradients.square().sum(1)
+    return certain.rows & ~view.mask & (share > MIN_ALIGNED)
 
 
 def as_round(system: OpenSystem, mask: Tensor) -> Round:
@@ -128,6 +179,32 @@ def solve_rounds(view: View, equations: Sequence[Equations], hidden: Tensor) -> 
         if view.prior.plausible(picture) or float(whole.double().mean()) > 0.5 or explains(view, picture):
             break
     return snap(view, _whole_points(view, system, patches, hidden))[0]
+
+
+def refine(
+    views: Sequence[View], patches: Tensor, equations: Sequence[Equations], hidden: Tensor
+) -> tuple[Tensor, Sequence[Equations]]:
+    """(N, P) patches, solved again with those that are certain, and the equations of the last solution."""
+    before = 0
+    for _ in range(MAX_TURNS):
+        certain = _certain(views, patches, hidden)
+        count = int(certain.rows.sum())
+        if count <= before or count == len(patches):
+            break
+        before = count
+        equations = equations_of([open_round(view, certain) for view in views])
+        patches = torch.where(certain.rows.unsqueeze(1), certain.patches, solve_rounds(views[0], equations, hidden))
+    return patches, equations
+
+
+def _certain(views: Sequence[View], patches: Tensor, hidden: Tensor) -> Certain:
+    """Patches of whole levels that no update contradicts; those that are never unmasked cannot be contradicted."""
+    patches, whole = snap(views[0], patches)
+    levels = to_levels(views[0], patches)
+    possible = ((levels > -0.5) & (levels < 255.5)).all(1)
+    certain = Certain(patches, whole & possible & ~hidden)
+    contradicted = torch.stack([suspects(view, certain) for view in views]).any(0)
+    return certain._replace(rows=certain.rows & ~contradicted)
 
 
 def _whole_points(view: View, system: OpenSystem, patches: Tensor, hidden: Tensor) -> Tensor:
