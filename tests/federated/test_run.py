@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from mjp.common.errors import InputError
 from mjp.common.results import read_results
 from mjp.federated.client import LocalClient
 from mjp.federated.journal import Journal
+from mjp.federated.returning import rounds_until_exact
 from mjp.federated.simulation import average
 from mjp.federated.summary import draw_leaks
 from mjp.method.config import variant
@@ -141,6 +143,16 @@ def test_a_run_killed_before_its_accuracy_was_measured_measures_it(
     run(options(model, tmp_path))
     accuracy = read_results(tmp_path).body["scenarios"]["none"]["accuracy"]
     assert [number for number, _ in accuracy] == [0, 1, 2]
+
+
+def test_the_picture_after_all_rounds_is_the_best_of_them() -> None:
+    """The attack on several rounds is made for jigsaws: without one, a single update tells more."""
+    picture, guess = torch.full((3, 32, 32), 0.5), torch.zeros(3, 32, 32)
+    prior_only = SimpleNamespace(prior=SimpleNamespace(mean=guess), patch=(4, 4))
+    tiles = {"picture": picture, "round 1": picture + 0.01, "round 2": picture + 0.1}
+    figures, last = rounds_until_exact({1: prior_only}, 2, tiles)  # type: ignore[dict-item]
+    assert figures["psnr_by_rounds"][0] == figures["psnr_by_rounds"][1] > 30
+    assert torch.allclose(last["all rounds"], tiles["round 1"])
 
 
 @pytest.mark.parametrize("faulty", [(1,), (1, 2, 3)])

@@ -26,6 +26,8 @@ def draw_rounds(scenarios: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         best = _best_matches(scenario)
         right.plot(list(best), list(best.values()), **look)
     left.set(title="accuracy of the global model, %", xlabel="round")
+    if not any(scenario["accuracy"] for scenario in scenarios.values()):
+        left.text(0.5, 0.5, "not measured", ha="center", transform=left.transAxes)
     middle, half = sum(left.get_ylim()) / 2, max(5.0, (left.get_ylim()[1] - left.get_ylim()[0]) / 2)
     left.set_ylim(middle - half, middle + half)  # one picture more or less must not look like a cliff
     right.set(title="best match of an attack, 1 = the picture explains the update", xlabel="round", ylim=(-0.03, 1.05))

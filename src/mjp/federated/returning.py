@@ -23,7 +23,7 @@ class Returning(NamedTuple):
     """What the rounds tell together; empty where the attack cannot run."""
 
     figures: dict[str, Any]  # for results.json
-    tiles: dict[str, Tensor]  # (3, H, W): what all rounds together give away
+    tiles: dict[str, Tensor]  # (3, H, W): the best reconstruction after all rounds
 
 
 NOTHING = Returning({}, {})
@@ -46,16 +46,17 @@ def rounds_until_exact(views: Mapping[int, View], rounds: int, tiles: Mapping[st
     best = float(psnr(picture, view.prior.mean.double().clamp(0, 1)))
     by_rounds: list[float] = []
     until: int | None = None
+    closest: dict[str, Tensor] = {}
     for number in range(1, rounds + 1):
         candidates = (tiles.get(f"round {number}"), together.get(number))
         pairs = [(picture, rebuilt.double().clamp(0, 1)) for rebuilt in candidates if rebuilt is not None]
-        best = max([best, *(float(psnr(*pair)) for pair in pairs)])
+        for _, rebuilt in pairs:
+            if (decibels := float(psnr(picture, rebuilt))) > best:
+                best, closest = decibels, {TOGETHER: rebuilt.float()}
         by_rounds.append(round(best, 3))
         if until is None and any(bool(exact_patches(*pair, view.patch[0]).all()) for pair in pairs):
             until = number
-    *_, last = (None, *together.values())
-    figures = {"psnr_by_rounds": by_rounds, "rounds_until_exact": until}
-    return Returning(figures, {} if last is None else {TOGETHER: last.float()})
+    return Returning({"psnr_by_rounds": by_rounds, "rounds_until_exact": until}, closest)
 
 
 def views_of(log: LeakLog, client: str, network: MJP, prior: Prior) -> dict[int, View]:
