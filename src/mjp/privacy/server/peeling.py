@@ -22,8 +22,8 @@ from mjp.privacy.server.cosets import MAX_OPEN, Cosets, kronecker
 from mjp.privacy.server.integers import Reduced, choose_pixels, nearest_points, normalisation, reduce_open
 from mjp.privacy.server.view import View
 
-MAX_TURNS = 60
-STEP = 1.5  # by which the noise rises that is borne, when nothing else is left to solve
+MAX_TURNS = 40
+STEP = 2.0  # by which the noise rises that is borne, when nothing else is left to solve
 WIDTH = 32  # points of the reduced pixels that are tried for every patch
 # pixels that enter a reduction beyond twice the open dimensions, and the noise that it assumes over the typical one
 ATTEMPTS = ((80, 2.0), (24, 2.0), (80, 0.6), (80, 10.0))
