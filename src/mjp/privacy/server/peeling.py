@@ -173,8 +173,8 @@ class Peeling:
             typical = estimate.misfit(self.goal[waiting], estimate.origin, estimate.spread)[1]
         for more, factor in ATTEMPTS:
             assumed = min(max(factor * float(typical.median()), MIN_NOISE), MAX_NOISE * factor)
-            chosen = choose_pixels(estimate.free, min(2 * self.count + more, pixels))
-            yield reduce_open(estimate.free, self.covariance, assumed, chosen)
+            columns = choose_pixels(estimate.free, min(2 * self.count + more, pixels))
+            yield reduce_open(estimate.free, self.covariance, assumed, columns)
 
     def _vectors(self, estimate: Estimate, reduced: Reduced | None, limit: float) -> Tensor:
         """(r, P) vectors of Λ that are as near to the span as its noise lets them be."""
@@ -203,9 +203,9 @@ class Peeling:
         cost = ((error / noise).square() / 2 + noise.log()).masked_fill(~fits, torch.inf)
         best = cost.argmin(1)
         accepted = fits.any(1) & ~self._has_rival(estimate, candidates, error, noise, best)
-        chosen = waiting[rows[accepted]]
-        self.peeled.points[chosen] = candidates[accepted, best[accepted]]
-        self.peeled.solved[chosen] = True
+        solved_rows = waiting[rows[accepted]]
+        self.peeled.points[solved_rows] = candidates[accepted, best[accepted]]
+        self.peeled.solved[solved_rows] = True
 
     def _has_rival(self, estimate: Estimate, candidates: Tensor, error: Tensor, noise: Tensor, best: Tensor) -> Tensor:
         """(a,) whether a point that does not differ by a vector of Λ fits nearly as well as the best."""
