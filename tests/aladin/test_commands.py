@@ -39,8 +39,8 @@ def test_from_a_folder_to_a_sheet(home: Path, capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert shown.count(".png") == 4  # three hits and the sheet
     facts = json.loads((home / "out/aladin-search/results.json").read_text())
-    assert [word["word"] for word in facts["found"][0]["words"]] == ["red", "sky"]
-    assert len(facts["found"]) == 3
+    assert [word["word"] for word in facts["matches"][0]["words"]] == ["red", "sky"]
+    assert len(facts["matches"]) == 3
     with Image.open(home / "out/aladin-search/sheet.png") as sheet:
         assert sheet.width > 800
     assert main(["aladin", "stats", "index"]) == 0
@@ -74,14 +74,14 @@ def test_with_json_the_results_are_all_that_is_printed(home: Path, capsys: pytes
         }
         key, value = expected[name]
         assert results[key] == value
-    assert json.loads((home / "out/aladin-search/results.json").read_text())["found"]
+    assert json.loads((home / "out/aladin-search/results.json").read_text())["matches"]
 
 
 def test_search_by_picture(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index()
     assert main(["aladin", "search", "index", "--picture", "pictures/a/01.png", "-k", "1"]) == 0
     facts = json.loads((home / "out/aladin-search/results.json").read_text())
-    assert facts["found"][0]["id"] == content_hash(home / "pictures/a/01.png")
+    assert facts["matches"][0]["id"] == content_hash(home / "pictures/a/01.png")
 
 
 def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
@@ -96,7 +96,7 @@ def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
         shown = capsys.readouterr().out
         assert ("sheet.png, the first 3 of 4" in shown) == (k == "4")
         assert shown.count("pictures/") == int(k)  # in the table
-        assert len(json.loads((home / "out/aladin-search/results.json").read_text())["found"]) == int(k)
+        assert len(json.loads((home / "out/aladin-search/results.json").read_text())["matches"]) == int(k)
         with Image.open(home / "out/aladin-search/sheet.png") as sheet:
             assert sheet.width == GAP + 3 * (SIDE + GAP)
 

@@ -118,15 +118,15 @@ def test_pages_go_through_all_matches_once(site: Site) -> None:
     assert "6–8 of 8" in second
     assert "page=2" in first
     assert "page=3" not in second
-    ids = [match["id"] for page in (1, 2) for match in site.get(f"/api/search?q=sky&page={page}").json()["found"]]
+    ids = [match["id"] for page in (1, 2) for match in site.get(f"/api/search?q=sky&page={page}").json()["matches"]]
     assert len(set(ids)) == len(ids) == 8
 
 
 def test_similar_pictures_start_with_the_picture_itself(site: Site) -> None:
-    found = site.get(f"/api/search?like={site.id()}").json()["found"]
-    assert found[0]["id"] == site.id()
-    assert found[0]["cosine"] == pytest.approx(1, abs=1e-5)
-    assert found[0]["alignment"] is None
+    matches = site.get(f"/api/search?like={site.id()}").json()["matches"]
+    assert matches[0]["id"] == site.id()
+    assert matches[0]["cosine"] == pytest.approx(1, abs=1e-5)
+    assert matches[0]["alignment"] is None
     assert "similar to &lt;img" in site.get(f"/?like={site.id()}").text
     assert "contains no picture with the id" in site.get("/?like=nothing").text
 
@@ -153,8 +153,8 @@ def test_a_bad_question_gets_a_sentence(site: Site, address: str, sentence: str)
 def test_the_api_agrees_with_the_search(site: Site) -> None:
     answer = site.get("/api/search?q=red+sky&k=3").json()
     matches = site.searcher.search("red sky", k=3, rerank=8)
-    assert [match["id"] for match in answer["found"]] == [match.id for match in matches]
-    assert [match["alignment"] for match in answer["found"]] == pytest.approx([match.alignment for match in matches])
+    assert [match["id"] for match in answer["matches"]] == [match.id for match in matches]
+    assert [match["alignment"] for match in answer["matches"]] == pytest.approx([match.alignment for match in matches])
     assert answer["total"] == 8
     words = site.get(f"/api/pictures/{matches[0].id}/explain?q=red+sky").json()["words"]
     assert sum(word["score"] for word in words) == pytest.approx(matches[0].alignment, abs=1e-5)
@@ -167,7 +167,7 @@ def test_a_folder_limits_the_search_and_is_never_opened(site: Site) -> None:
     folder = str((site.folder / "pictures" / "a").resolve())
     answer = site.get(f"/api/search?q=sky&k=20&folder={quote(folder)}").json()
     assert answer["total"] == 3
-    assert all(match["paths"][0].startswith(folder) for match in answer["found"])
+    assert all(match["paths"][0].startswith(folder) for match in answer["matches"])
     for other in ("/nowhere", f"{folder}/../b", "pictures/a", "/etc", folder + "\0"):
         assert not site.get(f"/api/search?q=sky&folder={quote(other)}").json().get("total")
     assert "No picture passes these filters" in site.page("sky", "&folder=/nowhere")

@@ -35,10 +35,10 @@ def duplicate_groups(index: Index, threshold: float) -> list[Group]:
     pairs = [pair for rows, others in _close(index, threshold) for pair in _confirmed(index, rows, others, threshold)]
     groups = _joined(pairs)
     entries = iter(index.entries([row for rows, _ in groups for row in rows]))
-    found = [Group(_by_age([next(entries) for _ in rows]), similarity) for rows, similarity in groups]
-    joined = {entry.id for group in found for entry in group.pictures}
+    similar = [Group(_by_age([next(entries) for _ in rows]), similarity) for rows, similarity in groups]
+    joined = {entry.id for group in similar for entry in group.pictures}
     copies = [Group([entry], 1.0) for entry in _at_several_paths(index) if entry.id not in joined]
-    return sorted([*found, *copies], key=lambda group: -group.similarity)
+    return sorted([*similar, *copies], key=lambda group: -group.similarity)
 
 
 def _close(index: Index, threshold: float) -> Iterator[tuple[Tensor, Tensor]]:

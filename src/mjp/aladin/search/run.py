@@ -45,7 +45,7 @@ def print_paths(request: Request, index: str, *, null: bool, **settings: Any) ->
             print(match.paths[0], end=end)
         else:
             binary.write(os.fsencode(match.paths[0]) + end.encode())
-    return {"query": request.text, "index": str(index), "found": match_entries(matches, {})}
+    return {"query": request.text, "index": str(index), "matches": match_entries(matches, {})}
 
 
 def search_and_draw(
@@ -75,5 +75,5 @@ def search_and_draw(
     notes += searcher.notes(request.text) if request.text else []
     first = f", the first {MAX_PICTURES} of {len(matches)}" if len(matches) > MAX_PICTURES else ""
     text = "\n\n".join([match_table(matches, words), *notes, f"sheet    {out / 'sheet.png'}{first}"])
-    body = {"query": title, "index": str(index), "doubtful": stages.doubtful, "found": match_entries(matches, words)}
+    body = {"query": title, "index": str(index), "doubtful": stages.doubtful, "matches": match_entries(matches, words)}
     return SearchAnswer(text, body)

@@ -28,7 +28,7 @@ class Api:
             "offset": request.offset,
             "total": stages.total,
             "doubtful": stages.doubtful,
-            "found": match_entries(stages.reranked, {}),
+            "matches": match_entries(stages.reranked, {}),
             "by_vector": match_entries(stages.vector, {}),
             "notes": self.searcher.notes(request.text) if request.text else [],
         }
