@@ -82,6 +82,20 @@ def test_impossible_points_are_rejected() -> None:
     assert torch.equal(levels, answer)
 
 
+def test_a_point_far_rougher_than_the_answer_is_rejected() -> None:
+    """A patch whose points are all wrong has a best one too; patches beside it are unaffected."""
+    view, picture, _ = view_of(3)
+    truth = to_levels(view, view.patches(picture)).round()
+    points = truth.clone()
+    points[5] = torch.randint(0, 256, points[5].shape, generator=torch.Generator().manual_seed(0)).double()
+    basis = (truth[:1] - truth[1:2]).abs() + 256  # so long that no other point is possible
+    cosets = Cosets(points, basis, torch.ones_like(view.mask), torch.zeros_like(view.mask))
+    noise = torch.randn(truth.shape, generator=torch.Generator().manual_seed(1), dtype=truth.dtype)
+    levels, exact = choose_points(view, cosets, truth + 2 * noise)
+    assert exact.nonzero()[:, 0].tolist() == [number for number in range(len(truth)) if number != 5]
+    assert torch.equal(levels[exact], truth[exact])
+
+
 def test_without_fpylll_it_refuses_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(lattice, "find_spec", lambda name: None if name == "fpylll" else find(name))

@@ -19,6 +19,9 @@ MAX_NUMBERS = 4_000_000  # pixels of all candidates
 SHARPNESS = 0.25  # the share of each of three views of the pixels in their log-likelihood
 MIN_PROBABILITY = 0.9  # of a candidate among the candidates
 MAX_MOVE = 10.0  # over the median, of the squared distance of a point from the answer of the closed form
+# sizes of a point over those of the answer of the closed form
+MAX_SURPRISE = (3.0, 1.2)  # unmasked, masked patches
+MAX_ROUGHNESS = 1.5
 PASSES = 6  # over all patches, each given the neighbours that the last one recovered
 
 
@@ -35,20 +38,18 @@ def choose_points(
     `answer` (N, P) levels: of the closed form. `check`: what the first LayerNorm says of this update, if anything.
     `hint` (N, P): another answer, near which points are looked for too.
     """
-    alone = torch.linalg.inv(kronecker(view.prior.patch_covariances(view.patch))) / 255**2  # metrics: a patch by itself
-    given = kronecker(view.prior.patch_factors(view.patch)) / 255**2  # and given its neighbours
-    modes = PatchModes(view)
+    prior = _PatchPrior(view)
     width = min(MAX_BEAM, max(BEAM, MAX_NUMBERS // answer.numel())) if check else BEAM
     levels = answer
     exact = torch.zeros_like(cosets.solved)
-    first = [cosets.points.unsqueeze(1), near(cosets, alone, answer, width)]
+    first = [cosets.points.unsqueeze(1), near(cosets, prior.alone, answer, width)]
     if hint is not None:
         first.append(near(cosets, torch.eye(answer.shape[1], dtype=answer.dtype), hint, BEAM))
     for _ in range(PASSES):
-        target = _expected(view, levels, modes)
-        candidates = torch.cat([*first, near(cosets, given, target, width)], 1)
-        energies = (_energy(candidates, answer, alone), _energy(candidates, target, given))
-        likelihood = _likelihood(candidates, (*energies, _roughness(view, candidates, levels, exact)))
+        target = prior.expected(levels)
+        candidates = torch.cat([*first, near(cosets, prior.given, target, width)], 1)
+        sizes = prior.sizes(candidates, Around(answer, target, levels, exact))
+        likelihood = _likelihood(candidates, sizes)
         if check:
             likelihood = likelihood + check.log_likelihood(to_patches(view, candidates))
         probability = _normalised(likelihood)
@@ -56,14 +57,68 @@ def choose_points(
         point = candidates[torch.arange(len(best)), best]
         certain = (probability.amax(1) > MIN_PROBABILITY) & (~cosets.decoys | _surrounded(exact, view.grid))
         if len(cosets.basis) == 0:  # one point alone has nothing to be compared with
-            moved = energies[0][:, 0]
+            move = sizes.move[:, 0]
             rounded = (point - answer).abs().amax(1) < 1
-            certain &= rounded | (moved <= MAX_MOVE * moved[cosets.solved].median())
+            certain &= rounded | (move <= MAX_MOVE * move[cosets.solved].median())
         last, exact = levels, cosets.solved & certain & _better(candidates, probability, point, answer)
         levels = torch.where(exact.unsqueeze(1), point, answer)
         if torch.equal(levels, last):
             break
-    return Choice(levels, exact)
+    exact = exact & prior.plausible(Around(answer, prior.expected(levels), levels, exact), cosets.decoys)
+    return Choice(torch.where(exact.unsqueeze(1), levels, answer), exact)
+
+
+class Around(NamedTuple):
+    """What is at hand about every patch."""
+
+    answer: Tensor  # (N, P) levels, of the closed form
+    target: Tensor  # (N, P) levels that the prior expects, given the other patches
+    levels: Tensor  # (N, P) of the last pass
+    exact: Tensor  # (N,) bool
+
+
+class Sizes(NamedTuple):
+    """How large candidates deviate in three views of their pixels, (N, n) each."""
+
+    move: Tensor  # squared, from the answer of the closed form, by the prior of a patch alone
+    surprise: Tensor  # squared, from what the prior expects, given the neighbours
+    roughness: Tensor  # absolute, between neighbouring pixels
+
+
+class _PatchPrior:
+    """The Gaussian prior of pictures, seen from its patches."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        # metrics (P, P) of a patch by itself and given its neighbours
+        self.alone = torch.linalg.inv(kronecker(view.prior.patch_covariances(view.patch))) / 255**2
+        self.given = kronecker(view.prior.patch_factors(view.patch)) / 255**2
+        self.modes = PatchModes(view)
+
+    def expected(self, levels: Tensor) -> Tensor:
+        """(N, P) of every patch, given the others."""
+        patches = to_patches(self.view, levels)
+        pull = self.modes.to(precision(self.view, patches - self.view.patches(self.view.prior.mean)))
+        return to_levels(self.view, patches - self.modes.back(pull / self.modes.values))
+
+    def sizes(self, candidates: Tensor, around: Around) -> Sizes:
+        return Sizes(
+            _energy(candidates, around.answer, self.alone),
+            _energy(candidates, around.target, self.given),
+            _roughness(self.view, candidates, around.levels, around.exact),
+        )
+
+    def plausible(self, around: Around, masked: Tensor) -> Tensor:
+        """(N,) whether the levels of a patch are about as likely as its answer.
+
+        Points are compared with each other, and all may be wrong. The errors of an answer make it rougher and less like
+        its neighbours than the truth is; that of a masked patch is little but the prior, so there the limit is strict.
+        """
+        sizes = self.sizes(torch.stack([around.levels, around.answer], 1), around)
+        limit = torch.where(masked, MAX_SURPRISE[1], MAX_SURPRISE[0])
+        rounded = (around.levels - around.answer).abs().amax(1) < 1
+        likely = sizes.surprise[:, 0] <= limit * sizes.surprise[:, 1]
+        return rounded | (likely & (sizes.roughness[:, 0] <= MAX_ROUGHNESS * sizes.roughness[:, 1]))
 
 
 def _surrounded(exact: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -80,15 +135,8 @@ def near(cosets: Cosets, metric: Tensor, target: Tensor, width: int) -> Tensor:
     return nearest_points(cosets.points, basis, metric, target, width)
 
 
-def _expected(view: View, levels: Tensor, modes: PatchModes) -> Tensor:
-    """(N, P) what the Gaussian prior expects of every patch, given the others."""
-    patches = to_patches(view, levels)
-    pull = modes.to(precision(view, patches - view.patches(view.prior.mean)))
-    return to_levels(view, patches - modes.back(pull / modes.values))
-
-
-def _likelihood(candidates: Tensor, sizes: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """(N, n) logarithms for (N, n, P) candidates; `sizes` are squared, squared and absolute deviations (N, n).
+def _likelihood(candidates: Tensor, sizes: Sizes) -> Tensor:
+    """(N, n) logarithms for (N, n, P) candidates.
 
     Each is of a scale that differs from patch to patch. With the scale integrated out, m numbers of a Gaussian have a
     density of (Σd²)^(−m/2) and of a Laplacian (Σ|d|)^−m; the three describe the same pixels, so each gets a share.
