@@ -29,6 +29,7 @@ from mjp.privacy.server.view import View
 
 LINKED = 0.7  # overlap of row spaces: 1 for one picture; photographs of other things share their smooth part
 MIN_CERTAINTY = 300.0  # over the prior's, of a direction that the equations decide
+MAX_CONTRADICTION = 3.0  # deviations of the noise: rounds that agree are believed, however rough the picture is
 MAX_WHOLE = 20  # open dimensions that are left to integer points: beyond, the reduction takes minutes
 MIN_EXCESS = 10.0  # of a singular value over the median one, which is noise
 MIN_ALIGNED = 0.9  # share of the gradient of a patch that is in what other patches leave
@@ -166,17 +167,22 @@ def _in_both_spans(first: Round, second: Round) -> Equations:
 
 
 def solve_rounds(view: View, equations: Sequence[Equations], hidden: Tensor) -> Tensor:
-    """(N, P) patches; more noise is assumed as long as they are rougher than pictures are and not of whole levels.
+    """(N, P) patches; more noise is assumed as long as the rounds contradict each other and the patches are rougher
+    than pictures are and not of whole levels.
 
     Errors of a span escape the estimate of the noise: they grow with how far a round moves a patch along its span.
     A picture whose own gradient explains the update is believed whatever it looks like. `hidden` (N,): the patches that
     are masked in every round.
     """
     for attempt in range(MAX_ATTEMPTS):
-        system = intersect(view, [one._replace(noise=4.0**attempt * one.noise) for one in equations])
-        patches, whole = snap(view, solve_open(view, system.origin, system.free))
+        noisier = [one._replace(noise=4.0**attempt * one.noise) for one in equations]
+        system = intersect(view, noisier)
+        solution = solve_open(view, system.origin, system.free)
+        patches, whole = snap(view, solution)
         picture = view.picture(patches)
-        if view.prior.plausible(picture) or float(whole.double().mean()) > 0.5 or explains(view, picture):
+        if contradiction(noisier, system, solution) < MAX_CONTRADICTION or view.prior.plausible(picture):
+            break
+        if float(whole.double().mean()) > 0.5 or explains(view, picture):
             break
     return snap(view, _whole_points(view, system, patches, hidden))[0]
 
@@ -237,6 +243,22 @@ def intersect(view: View, equations: Sequence[Equations]) -> OpenSystem:
     noise = origin.new_full((len(origin),), min(one.noise for one in equations))
     condition = float(values[-1] / values[closed].min()) if bool(closed.any()) else float("inf")
     return OpenSystem(origin, vectors[:, ~closed].T, noise, condition)
+
+
+def contradiction(equations: Sequence[Equations], system: OpenSystem, patches: Tensor) -> float:
+    """How far the solution is from what the rounds say, in deviations of their noise: about 1 if the noise is right.
+
+    Of the median patch. Infinite where the rounds together have no equation too many.
+    """
+    size = patches.shape[1]
+    surplus = sum(size - len(rows) for _, rows, _ in equations) - (size - len(system.free))
+    if surplus <= 0:
+        return float("inf")
+    squares = torch.zeros_like(patches[:, 0])
+    for origin, rows, noise in equations:
+        rest = patches - origin
+        squares += (rest - (rest @ rows.T) @ rows).square().sum(1) / noise**2
+    return float((squares / surplus).sqrt().median())
 
 
 def open_dimensions(equations: Sequence[Equations]) -> int:
