@@ -49,6 +49,12 @@ def test_names_from_outside_stay_in_the_folder(name: str, tmp_path: Path) -> Non
     assert len(file_name(name)) < 100
 
 
+def test_clients_whose_names_look_alike_in_file_names_have_different_files() -> None:
+    names = ["a b", "a_b", "a/b", "a.b", "ä" * 300, "ä" * 301, "7", ""]
+    assert len({file_name(name) for name in names}) == len(names)
+    assert file_name("site-1") == "client-site-1"
+
+
 def test_what_is_not_known_can_be_stated_later(tmp_path: Path) -> None:
     log = LeakLog(tmp_path)
     log.keep_weights(1, before())

@@ -17,7 +17,7 @@ from mjp.common.results import read_results
 from mjp.federated.client import LocalClient
 from mjp.federated.journal import Journal
 from mjp.federated.returning import rounds_until_exact
-from mjp.federated.simulation import average
+from mjp.federated.simulation import average, open_journal
 from mjp.federated.summary import draw_leaks
 from mjp.method.config import variant
 from mjp.method.model import MJP
@@ -45,6 +45,14 @@ def done(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("federate") / "out"
     run(options(model, out, defences=DEFENCES, leak_log=True))
     return out
+
+
+def test_defences_that_differ_by_a_point_have_different_folders(model: str, tmp_path: Path) -> None:
+    texts = ("dp:.5", "dp:5", "mjp:0.5", "mjp:.05")
+    settings = options(model, tmp_path, defences=texts)
+    assert len({open_journal(text, settings, tmp_path).folder for text in texts}) == len(texts)
+    with pytest.raises(InputError, match="twice"):
+        options(model, tmp_path, defences=("dp:.5", "dp:0.5"))
 
 
 def test_a_plain_picture_is_copied_and_jigsaws_leave_something_open(done: Path) -> None:

@@ -45,6 +45,13 @@ def test_a_defence_describes_itself(text: str) -> None:
     assert part.defence.help in defences_help()
 
 
+def test_one_combination_has_one_text() -> None:
+    assert parse("dp:.5").canonical == "dp:0.5" == parse("dp:0.50").canonical
+    assert parse("dp:5").canonical == "dp:5" == parse("dp:5.0").canonical
+    assert parse("batch:2+mjp:0.27").canonical == parse("mjp:.27+batch:2").canonical
+    assert parse("bf16").canonical == "bf16"
+
+
 def test_what_leaves_where_and_when_is_public() -> None:
     assert parse("batch:8").batch == 8
     assert parse("none").batch == 1

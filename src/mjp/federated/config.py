@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mjp.common.errors import InputError
 from mjp.common.validate import number, whole
+from mjp.privacy.combination import parse
 
 DEFENCES = (
     *("none", "mjp:0.09", "mjp:0.27", "mjp:0.5", "mjp-sticky:0.27", "dp:0.1"),
@@ -48,7 +49,7 @@ class FederateSettings:
         whole("--accuracy", self.accuracy)
         number("--lr", self.lr, least=1e-12, most=1000)
         number("--max-megabytes", self.max_megabytes, least=1)
-        if len(set(self.defences)) < len(self.defences):
+        if len({parse(text).canonical for text in self.defences}) < len(self.defences):
             raise InputError("--defences names a defence twice")
 
     def scenarios(self) -> tuple[str, ...]:

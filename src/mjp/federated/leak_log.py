@@ -10,6 +10,7 @@ whoever can read it can try. It is off unless a folder is named, only its owner 
 its bound: the oldest round goes first, and of a round that is larger than the bound the last updates are not kept.
 """
 
+import hashlib
 import json
 import logging
 import re
@@ -123,9 +124,11 @@ def _sensible(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def file_name(client: str) -> str:
-    """The name of a client, which comes from outside, as the name of a file."""
+    """The name of a client, which comes from outside, as the name of a file; different clients have different files."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(client))[:80].strip("_")
-    return f"client-{name}" if name else "client"
+    if not name or name != str(client):  # "a b" and "a/b" would both be a_b
+        name = f"{name}-{hashlib.sha256(str(client).encode()).hexdigest()[:8]}"
+    return f"client-{name}"
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -4,6 +4,7 @@ Every scenario (a defence) is a training run of its own from the same weights. E
 seed, the round and the client, so a run that was killed continues after its last finished round, to the same bits.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,12 @@ from mjp.federated.client import LocalClient, Sent
 from mjp.federated.config import FederateSettings
 from mjp.federated.data import Labelled, accuracy_of
 from mjp.federated.journal import Entry, Journal
-from mjp.federated.leak_log import LeakLog, file_name
+from mjp.federated.leak_log import LeakLog
 from mjp.federated.returning import NOTHING, Returning, rounds_until_exact, views_of
 from mjp.federated.screen import fault_of
 from mjp.federated.truth import Leaks, compare
 from mjp.models import Subject
+from mjp.privacy.combination import parse
 from mjp.privacy.server.prior import Prior
 from mjp.privacy.server.view import Refused
 
@@ -143,7 +145,7 @@ class Scenario:
 
 def open_journal(defence: str, settings: FederateSettings, out: Path) -> Journal:
     """The journal of one training run; that of a run with other settings or more rounds is refused."""
-    folder = out / "scenarios" / file_name(defence).removeprefix("client-")
+    folder = out / "scenarios" / re.sub(r"[:.+]", "_", parse(defence).canonical)
     public = {name: value for name, value in vars(settings).items() if name not in ("defences", "rounds", "out")}
     journal = Journal(folder, {**public, "defence": defence})
     if journal.rounds > settings.rounds:

@@ -27,11 +27,21 @@ class Part(NamedTuple):
     defence: Defence
     number: float
 
+    @property
+    def canonical(self) -> str:
+        number = int(self.number) if self.number.is_integer() else self.number
+        return self.defence.name if self.defence.number is None else f"{self.defence.name}:{number}"
+
 
 @dataclass(frozen=True)
 class Combination:
     text: str
     parts: tuple[Part, ...]  # lower `order` first
+
+    @property
+    def canonical(self) -> str:
+        """One text for all ways to write it: dp:.5+batch:2 and batch:2+dp:0.5 are the same."""
+        return "+".join(part.canonical for part in self.parts)
 
     @property
     def batch(self) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from mjp.privacy.attacks import span
+from mjp.privacy.server.certain import refine
 from mjp.privacy.server.needs import require
 from mjp.privacy.server.rounds import (
     LINKED,
@@ -23,7 +24,6 @@ from mjp.privacy.server.rounds import (
     open_dimensions,
     open_round,
     overlap,
-    refine,
     solve_rounds,
 )
 from mjp.privacy.server.view import Reconstruction, Refused, View

@@ -36,11 +36,15 @@ class Cosets(NamedTuple):
     decoys: Tensor  # (N,) bool: masked patches are in the cosets of each other, so only their borders tell them apart
 
 
-def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
-    """The integer points that satisfy the equations; nothing is solved where the reduction does not find Λ."""
+def find_cosets(view: View, system: OpenSystem, answer: Tensor, decoys: Tensor | None = None) -> Cosets:
+    """The integer points that satisfy the equations; nothing is solved where the reduction does not find Λ.
+
+    `decoys` (N,): by default the masked patches.
+    """
+    decoys = view.mask if decoys is None else decoys
     scale = 255 * view.weight.new_tensor(view.info.std).repeat_interleave(view.patch[0] * view.patch[1])  # (P,)
     count = len(system.free)
-    nothing = Cosets(answer.round(), answer.new_zeros(0, len(scale)), torch.zeros_like(view.mask), view.mask)
+    nothing = Cosets(answer.round(), answer.new_zeros(0, len(scale)), torch.zeros_like(decoys), decoys)
     if count == 0:
         return round_all(to_levels(view, system.origin))
     if count > MAX_OPEN:
@@ -60,7 +64,7 @@ def find_cosets(view: View, system: OpenSystem, answer: Tensor) -> Cosets:
         basis = integer_basis(reduced, free, float(tolerance.max()))
         for rows in (free, _sharpened(free, basis)) if len(basis) else (free,):
             points, error = integer_points(reduced, origin, rows, answer, WIDTH, tolerance)
-            attempts.append(Cosets(points, basis[:0] if rows is free else basis, error < tolerance, view.mask))
+            attempts.append(Cosets(points, basis[:0] if rows is free else basis, error < tolerance, decoys))
             if _worth(attempts[-1]) >= _worth(best):
                 best = attempts[-1]
         if len(best.basis) == count and bool(best.solved.all()):

@@ -9,8 +9,8 @@ In a narrow network (N near D or above) that is only a part of span(F_r). The re
 patches that are unmasked in both, a_i^r − a_i^s is in span(F_r) + span(F_s), and so x_i ∈ a_i^r + span(F_r) + span(F_s)
 for all s.
 
-Patches that come out in whole grey levels and that no round contradicts are subtracted from all updates. With fewer
-unknown patches every round knows its span, exactly where masked patches are certain, and the rest is solved again.
+Where some patches are certain (server/certain.py), they are subtracted from all updates. With fewer unknown patches
+every round knows its span, exactly where masked patches are certain.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mjp.privacy.server.choice import choose_points
-from mjp.privacy.server.cosets import find_cosets
+from mjp.privacy.server.cosets import Cosets, find_cosets
 from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, PatchModes, solve_open
 from mjp.privacy.server.self_check import explains
@@ -30,10 +30,8 @@ from mjp.privacy.server.view import View
 LINKED = 0.7  # overlap of row spaces: 1 for one picture; photographs of other things share their smooth part
 MIN_CERTAINTY = 300.0  # over the prior's, of a direction that the equations decide
 MAX_CONTRADICTION = 3.0  # deviations of the noise: rounds that agree are believed, however rough the picture is
+MAX_LOOSER = 5  # attempts to leave more open, each with four times the noise of the last
 MAX_WHOLE = 20  # open dimensions that are left to integer points: beyond, the reduction takes minutes
-MIN_EXCESS = 10.0  # of a singular value over the median one, which is noise
-MIN_ALIGNED = 0.9  # share of the gradient of a patch that is in what other patches leave
-MAX_TURNS = 6  # in which patches that are certain help the others
 MAX_ATTEMPTS = 8  # each with four times the noise of the last
 MIN_VALUE = 1e-7  # of singular values, relative: LayerNorm makes all gradients of tokens sum to zero over the width
 
@@ -111,21 +109,6 @@ def open_round(view: View, certain: Certain | None = None) -> Round:
     return Round(origin, torch.cat([differences, rows[:measured]]), missing, mask, noise)
 
 
-def suspects(view: View, certain: Certain) -> Tensor:
-    """(N,) which of the certain patches this update contradicts.
-
-    A wrong patch leaves its gradient g_i in the columns of what is left, and those of few patches are left there.
-    """
-    unknown, mixed, _ = subtract(view, certain)
-    right = torch.linalg.svd(unknown, full_matrices=False)[2]
-    columns, values, _ = torch.linalg.svd(mixed - right.T @ (right @ mixed), full_matrices=False)
-    floor = MIN_EXCESS * max(float(values.median()), view.resolution * float(view.projection.norm()))
-    columns = columns[:, values > floor]
-    gradients = view.positions - (view.positions @ right.T) @ right
-    share = (gradients @ columns).square().sum(1) / gradients.square().sum(1)
-    return certain.rows & ~view.mask & (share > MIN_ALIGNED)
-
-
 def as_round(system: OpenSystem, mask: Tensor) -> Round:
     """Equations of another attack, which say all there is about their span."""
     return Round(system.origin, system.free, 0, mask, float(system.noise.median()))
@@ -184,42 +167,32 @@ def solve_rounds(view: View, equations: Sequence[Equations], hidden: Tensor) -> 
             break
         if float(whole.double().mean()) > 0.5 or explains(view, picture):
             break
-    return snap(view, _whole_points(view, system, patches, hidden))[0]
+    return patches if bool(whole.all()) else snap(view, _whole_points(view, noisier, patches, hidden))[0]
 
 
-def refine(
-    views: Sequence[View], patches: Tensor, equations: Sequence[Equations], hidden: Tensor
-) -> tuple[Tensor, Sequence[Equations]]:
-    """(N, P) patches, solved again with those that are certain, and the equations of the last solution."""
-    before = 0
-    for _ in range(MAX_TURNS):
-        certain = _certain(views, patches, hidden)
-        count = int(certain.rows.sum())
-        if count <= before or count == len(patches):
+def _whole_points(view: View, equations: Sequence[Equations], patches: Tensor, hidden: Tensor) -> Tensor:
+    """(N, P) patches, and integer points of what is open where they are certain (with fpylll).
+
+    Where nothing is open, patches that are not whole are wrong in directions that the rounds barely decide: these are
+    left open too, as far as that gives more patches an integer point.
+    """
+    if find_spec("fpylll") is None:
+        return patches
+    best: Cosets | None = None
+    for attempt in range(MAX_LOOSER):
+        system = intersect(view, [one._replace(noise=4.0**attempt * one.noise) for one in equations])
+        if len(system.free) > MAX_WHOLE:
             break
-        before = count
-        equations = equations_of([open_round(view, certain) for view in views])
-        patches = torch.where(certain.rows.unsqueeze(1), certain.patches, solve_rounds(views[0], equations, hidden))
-    return patches, equations
-
-
-def _certain(views: Sequence[View], patches: Tensor, hidden: Tensor) -> Certain:
-    """Patches of whole levels that no update contradicts; those that are never unmasked cannot be contradicted."""
-    patches, whole = snap(views[0], patches)
-    levels = to_levels(views[0], patches)
-    possible = ((levels > -0.5) & (levels < 255.5)).all(1)
-    certain = Certain(patches, whole & possible & ~hidden)
-    contradicted = torch.stack([suspects(view, certain) for view in views]).any(0)
-    return certain._replace(rows=certain.rows & ~contradicted)
-
-
-def _whole_points(view: View, system: OpenSystem, patches: Tensor, hidden: Tensor) -> Tensor:
-    """(N, P) patches, and integer points of what is open where they are certain (with fpylll)."""
-    if not 0 < len(system.free) <= MAX_WHOLE or find_spec("fpylll") is None:
+        solution = snap(view, solve_open(view, system.origin, system.free))[0]
+        cosets = find_cosets(view, system, to_levels(view, solution), hidden)
+        if best is None or int(cosets.solved.sum()) > int(best.solved.sum()):
+            best, patches = cosets, solution
+        if bool(cosets.solved.all()) or (attempt == 0 and len(system.free) > 0):
+            break
+    if best is None:
         return patches
     answer = to_levels(view, patches)
-    cosets = find_cosets(view, system, answer)._replace(decoys=hidden)
-    return to_patches(view, choose_points(view, cosets, answer).levels)
+    return to_patches(view, choose_points(view, best, answer).levels)
 
 
 def intersect(view: View, equations: Sequence[Equations]) -> OpenSystem:
