@@ -1,11 +1,13 @@
-"""The second channel: lengths stay, one product compares both, words that count decide how much the classes do."""
+"""The second channel: lengths stay, one product compares both, and a short text that names classes is left to them."""
 
+import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from aladin.tiny import noise
-from mjp.aladin.model.class_channel import GAIN, ClassChannel, Meant, beside_patches, beside_words
-from mjp.aladin.model.class_codes import WIDTH
+from mjp.aladin.model.class_channel import LEAST, MOST, ClassChannel, Meant, beside_patches, beside_words
+from mjp.aladin.model.class_codes import WIDTH, class_codes
 from mjp.aladin.model.codes import Codes
 
 
@@ -24,8 +26,8 @@ def test_both_channels_are_compared_by_one_product_of_unit_vectors() -> None:
         torch.testing.assert_close(wide.vector.norm(dim=-1), torch.ones(len(wide.vector)))
         torch.testing.assert_close(wide.tokens.norm(dim=-1), torch.ones(wide.tokens.shape[:2]))
     captions, classes = pictures.vector @ texts.vector.T, normalize(whole, dim=-1) @ meant.codes.T
-    share = meant.share.T
-    expected = ((1 - share**2).sqrt() * captions + share * classes) / 2**0.5
+    shares = meant.share.T
+    expected = ((1 - shares**2).sqrt() * captions + shares * classes) / 2**0.5
     torch.testing.assert_close(wide_pictures.vector @ wide_texts.vector.T, expected)
 
 
@@ -36,12 +38,42 @@ def test_weights_of_words_stay() -> None:
     torch.testing.assert_close(beside_words(weighted, meant).tokens.norm(dim=-1), torch.tensor([[0.8, 0.2]]))
 
 
-def test_the_share_of_classes_falls_with_the_words_that_count_and_padding_counts_nothing() -> None:
-    torch.manual_seed(0)
-    channel, vectors = ClassChannel().eval(), noise(2, 6, WIDTH)
-    valid = torch.arange(6) < torch.tensor([[1], [6]])
-    meant = channel(vectors, valid)
-    torch.testing.assert_close(meant.share[0], torch.tensor([GAIN]))
-    assert meant.share[1] < meant.share[0]
-    alone = channel(vectors[:1, :1], valid[:1, :1])
+def channel() -> ClassChannel:
+    """One that maps a word vector to itself."""
+    network = ClassChannel().eval()
+    for parameter in (*network.bend.parameters(), *network.weigh[-1].parameters()):
+        torch.nn.init.zeros_(parameter)
+    return network
+
+
+def share(*words: Tensor) -> float:
+    """Of classes in a text of these words, which count alike."""
+    valid = torch.ones(1, len(words), dtype=torch.bool)
+    with torch.no_grad():
+        return float(channel()(torch.stack(words).unsqueeze(0), valid).share)
+
+
+def test_a_word_for_one_class_or_for_many_is_left_to_the_classes_and_any_other_is_not() -> None:
+    classes = class_codes()
+    assert share(classes[281]) == pytest.approx(MOST)
+    assert share(classes[151:269].mean(0)) == pytest.approx(MOST)  # all dogs
+    others = [share(noise(WIDTH, seed=seed)) for seed in range(20)]
+    assert max(others) < (LEAST + MOST) / 2
+    assert min(others) >= LEAST
+
+
+def test_classes_count_less_the_more_words_count() -> None:
+    cat = class_codes()[281]
+    shares = [share(*[cat] * count) for count in (1, 2, 3, 6, 12)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[2] == pytest.approx((LEAST + MOST) / 2)
+    assert shares[-1] == pytest.approx(LEAST, abs=0.01)
+
+
+def test_padding_counts_nothing() -> None:
+    vectors, network = class_codes()[281].expand(2, 6, WIDTH), channel()
+    meant = network(vectors, torch.arange(6) < torch.tensor([[1], [6]]))
+    alone = network(vectors[:1, :1], torch.ones(1, 1, dtype=torch.bool))
     torch.testing.assert_close(meant.codes[0], alone.codes[0])
+    torch.testing.assert_close(meant.share[0], alone.share[0])
+    assert meant.share[1] < meant.share[0]

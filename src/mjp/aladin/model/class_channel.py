@@ -5,22 +5,32 @@ text      word vectors, weighed and mapped to the codes of the classes that they
 
 Codes have length 1 and stand beside the vector and beside the tokens, so that one product compares both channels:
 
-    S = (√(1 − g²) · S_captions + g · S_classes) / √2        g = GAIN / n^POWER, n the number of words that count
+    S = (√(1 − g²) · S_captions + g · S_classes) / √2
+    g = LEAST + (MOST − LEAST) · sure · brief
 
-A query of one noun is mostly about a class; a caption, about the relations of many things, mostly is not. The text side
-is fitted to names, definitions and everyday kinds of the classes in seconds (training/channel.py), without pictures.
+sure    0 for a text whose code resembles no class (“sunset”), 1 for one that names classes, however many (“dog”)
+brief   1 for one word that counts, ½ for three, almost 0 for a caption
+
+A noun that names a class is left to the classes; a caption, about the relations of many things, and a word that names
+none are left to what captions taught. The text side is fitted to names, definitions and everyday kinds of the classes
+in seconds (training/channel.py), without pictures.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from mjp.aladin.model.class_codes import WIDTH
+from mjp.aladin.model.class_codes import WIDTH, class_codes
 from mjp.aladin.model.codes import Codes
 
-GAIN, POWER = 0.97, 0.7  # set after a coarse grid on dev: recall of captions, precision on 100 classes
+# all set after coarse grids on dev: recall of captions, precision on 100 classes, words that name no class
+LEAST, MOST = 0.25, 0.97
+UNSURE, SURE = 1.6, 3.1  # evidence of a class
+BRIEF = 2.0  # further words that count at which classes count half
+SCALE = 20.0  # of cosines with codes, here and while the channel is fitted
 LOCAL = 0.5
 HIDDEN = 512
 
@@ -35,8 +45,11 @@ class Meant(NamedTuple):
 class ClassChannel(nn.Module):
     """Word vectors (C, L, WIDTH) to codes of classes."""
 
+    classes: Tensor
+
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("classes", normalize(class_codes(), dim=1), persistent=False)
         self.weigh = nn.Sequential(
             nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH // 2), nn.GELU(), nn.Linear(WIDTH // 2, 1)
         )
@@ -50,7 +63,14 @@ class ClassChannel(nn.Module):
     def forward(self, vectors: Tensor, valid: Tensor) -> Meant:
         weights = self.weigh(vectors).masked_fill(~valid.unsqueeze(-1), -torch.inf).softmax(1)  # (C, L, 1)
         counting = 1 / weights.square().sum(1)  # (C, 1): 1 if one word has all the weight, L if all count alike
-        return Meant(self._code((weights * normalize(vectors, dim=-1)).sum(1)), GAIN / counting**POWER)
+        codes = self._code((weights * normalize(vectors, dim=-1)).sum(1))
+        brief = 1 / (1 + ((counting - 1) / BRIEF) ** 4)
+        return Meant(codes, LEAST + (MOST - LEAST) * self._sure(codes) * brief)
+
+    def _sure(self, codes: Tensor) -> Tensor:
+        """(C, 1): from 0 to 1. Evidence is summed over classes, so that a word for many of them counts as well."""
+        evidence = (SCALE * codes @ self.classes.T).logsumexp(1, keepdim=True) - math.log(len(self.classes))
+        return ((evidence - UNSURE) / (SURE - UNSURE)).clamp(0, 1)
 
     def _code(self, words: Tensor) -> Tensor:
         entered = self.enter(words)

@@ -15,6 +15,7 @@ from torch import Tensor
 from mjp.aladin.data.classes import CLASSES, draw_text, membership
 from mjp.aladin.model.aladin import Aladin, load_text
 from mjp.aladin.model.backbones import find_backbone
+from mjp.aladin.model.class_channel import SCALE
 from mjp.aladin.model.eval_mode import evaluating
 from mjp.aladin.model.reference import load_reference, save_reference
 from mjp.aladin.model.shipped import find_aladin
@@ -24,7 +25,7 @@ from mjp.common.files import write_atomically
 from mjp.common.progress import track
 from mjp.common.seeds import derive_seed
 
-STEPS, BATCH, LR, DECAY, SCALE = 400, 256, 2e-3, 0.3, 20.0
+STEPS, BATCH, LR, DECAY = 400, 256, 2e-3, 0.3
 
 
 def train_channel(config: AladinTraining) -> Path:
