@@ -47,7 +47,7 @@ def test_attacks_print_their_seconds(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(attacks, "ATTACKS", ("subspace", "rounds"))
     assert main(["bench", "attacks", "--json", "--repeats", "1"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert {"april_gelsd_ratio", "direct_seconds"} <= figures.keys()
+    assert {"april_gelsd_ratio", "direct_seconds", "direct_processor"} <= figures.keys()
     assert figures["direct_vs_gelsd"] > 0
     assert figures["direct_psnr"] > 60
     assert set(figures["attack_seconds"]) == set(attacks.ATTACKS)
