@@ -36,7 +36,7 @@ def main(data: Path, cache: Path, names: list[str]) -> None:
         pictures, texts = encode_corpus(model, corpus)
         learned = texts.tokens.norm(dim=-1)
         weights = {"learned": learned, "idf": idf(model, training, corpus.texts, texts), "equal": texts.valid.float()}
-        rsums = {way: rsum(pictures, with_weights(texts, values), corpus.owner) for way, values in weights.items()}
+        rsums = {way: rsum(pictures, with_weights(texts, values), corpus.owner, K) for way, values in weights.items()}
         print(f"{name}: dev rsum, {', '.join(f'{way} {value:.1f}' for way, value in rsums.items())}", flush=True)
 
 
@@ -57,10 +57,10 @@ def with_weights(texts: Codes, weights: Tensor) -> Codes:
     return texts._replace(tokens=normalize(texts.tokens, dim=-1) * shares.unsqueeze(-1))
 
 
-def rsum(pictures: Codes, texts: Codes, owner: Tensor) -> float:
-    """Of two stages, in which either direction re-ranks its own candidates."""
+def rsum(pictures: Codes, texts: Codes, owner: Tensor, k: int) -> float:
+    """Of two stages, in which either direction re-ranks its own `k` candidates."""
     first = pictures.vector @ texts.vector.T  # (B, C)
-    captions, images = first.topk(K, 1).indices, first.topk(K, 0).indices.T  # (B, K), (C, K)
+    captions, images = first.topk(k, 1).indices, first.topk(k, 0).indices.T  # (B, k), (C, k)
     i2t = torch.cat([_align(pictures.tokens[i : i + BLOCK], texts, captions[i : i + BLOCK]) for i in _blocks(captions)])
     t2i = torch.cat(
         [_align_back(pictures, texts.tokens[i : i + BLOCK], images[i : i + BLOCK]) for i in _blocks(images)]
@@ -71,12 +71,12 @@ def rsum(pictures: Codes, texts: Codes, owner: Tensor) -> float:
 
 
 def _align(patches: Tensor, texts: Codes, captions: Tensor) -> Tensor:
-    """(b, K): patches (b, R, A) against the words of their captions; padded words have no length."""
+    """(b, k): patches (b, R, A) against the words of their captions; padded words have no length."""
     return torch.einsum("bra,bkla->bkrl", patches, texts.tokens[captions]).amax(2).sum(-1)
 
 
 def _align_back(pictures: Codes, words: Tensor, images: Tensor) -> Tensor:
-    """(c, K): words (c, L, A) against the patches of their pictures."""
+    """(c, k): words (c, L, A) against the patches of their pictures."""
     return torch.einsum("ckra,cla->ckrl", pictures.tokens[images], words).amax(2).sum(-1)
 
 

@@ -144,7 +144,7 @@ class AladinTraining:
             raise InputError(
                 "--train-backbone goes with --phase align or joint: the others start from trained encoders"
             )
-        if self.train_backbone and (self.classes or self.model.backbone == "lite0:classes"):
+        if self.train_backbone and (self.classes or self.model.backbone in ("lite0:classes", "lite2:classes")):
             raise InputError(
                 "--train-backbone would change what the backbone says of classes: use --model.backbone lite0, without "
                 "--classes"

