@@ -26,9 +26,9 @@ class AladinConfig:
     """The shape of a model around a vision backbone."""
 
     backbone: str = "lite0"
-    """lite0 (from its PyPI package), lite0:classes (and what its classifier says of every patch), a folder of an MJP
-    model, timm:NAME, a hub repository, or open_clip:NAME/TAG (mjp[clip]). It stays frozen
-    unless --train-backbone says otherwise."""
+    """lite0 or lite2 (from packages of their own), lite0:classes or lite2:classes (and what the classifier says of
+    every patch), a folder of an MJP model, timm:NAME, a hub repository, or open_clip:NAME/TAG (mjp[clip]). It stays
+    frozen unless --train-backbone says otherwise."""
     image_size: int | None = None
     """Side of the input in pixels; default: the backbone's own."""
     text: Annotated[str, tyro.conf.arg(metavar="|".join(text_encoder_names()))] = "pieces"
