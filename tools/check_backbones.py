@@ -2,7 +2,7 @@
 
     python tools/check_backbones.py CLASSES MODEL[,MODEL...] BACKBONE@PIXELS [BACKBONE@PIXELS ...]
 
-CLASSES/CLASS/*: the first 15 pictures of every class, which must not be those that are reported on. The text side of
+CLASSES/CLASS/*: the first 10 pictures of every class, which must not be those that are reported on. The text side of
 the channel is that of MODEL; several are seeds of one. BACKBONE: lite0:classes or lite2:classes.
 """
 
@@ -25,7 +25,7 @@ from mjp.common.progress import track
 from mjp.pictures.decode import open_rgb
 from mjp.pictures.sets import Folder
 
-PER_CLASS = 15
+PER_CLASS = 10
 BATCH = 8
 
 

@@ -172,9 +172,9 @@ def test_half_precision_trains(data: Path, home: Path) -> None:
 def test_what_cannot_be_trained_is_refused(data: Path, home: Path) -> None:
     with pytest.raises(InputError, match="goes with --phase align or joint"):
         settings(data, home, phase="distill", train_backbone=True)
-    for backbone in ("lite0:classes", "lite2:classes"):
+    for name in ("lite0:classes", "lite2:classes"):
         with pytest.raises(InputError, match="what the backbone says of classes"):
-            settings(data, home, train_backbone=True, model={"backbone": backbone})
+            settings(data, home, train_backbone=True, model={"backbone": name})
     with pytest.raises(InputError, match="does not read --backbone-lr"):
         parse_arguments(["--phase", "align", "--backbone-lr", "0.5"], "")
     with pytest.raises(InputError, match="--chunk"):
