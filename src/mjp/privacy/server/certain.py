@@ -25,17 +25,23 @@ ENOUGH = 0.5  # of all patches
 def refine(
     views: Sequence[View], patches: Tensor, equations: Sequence[Equations], hidden: Tensor
 ) -> tuple[Tensor, Sequence[Equations]]:
-    """(N, P) patches, solved again with those that are certain, and the equations of the last solution."""
-    before = 0
+    """(N, P) patches, solved again with those that are certain as long as that makes more of them certain, and the
+    equations of the last solution.
+    """
+    certain = _certain(views, patches, hidden)
     for _ in range(MAX_TURNS):
-        certain = _certain(views, patches, hidden)
         count = int(certain.rows.sum())
-        if count <= before or count == len(patches):
+        if count in (0, len(patches)):
             break
-        before = count
-        certain = trusted(views, certain)
-        equations = _equations(views, certain)
-        patches = torch.where(certain.rows.unsqueeze(1), certain.patches, solve_rounds(views[0], equations, hidden))
+        for part in (trusted(views, certain), certain):
+            system = _equations(views, part)
+            attempt = torch.where(part.rows.unsqueeze(1), part.patches, solve_rounds(views[0], system, hidden))
+            after = _certain(views, attempt, hidden)
+            if int(after.rows.sum()) > count:
+                break
+        else:
+            break
+        patches, equations, certain = attempt, system, after
     return patches, equations
 
 
