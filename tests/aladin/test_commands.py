@@ -84,6 +84,24 @@ def test_search_by_picture(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert facts["matches"][0]["id"] == content_hash(home / "pictures/a/01.png")
 
 
+@pytest.mark.parametrize("options", [["--since", "2100"], ["--offset", "9"], ["--folder", "elsewhere", "--explain"]])
+def test_nothing_to_show_is_said_and_leaves_no_old_sheet(
+    home: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    index()
+    assert main(["aladin", "search", "index", "sky"]) == 0
+    assert "no picture to show" not in capsys.readouterr().out
+    assert main(["aladin", "search", "index", "sky", *options]) == 0
+    assert "no picture to show" in capsys.readouterr().out
+    assert json.loads((home / "out/aladin-search/results.json").read_text())["matches"] == []
+    assert not (home / "out/aladin-search/sheet.png").exists()
+
+
+def test_a_picture_without_some_words(home: Path) -> None:
+    index()
+    assert main(["aladin", "search", "index", "- sky", "--picture", "pictures/a/01.png"]) == 0
+
+
 def test_a_sheet_shows_the_first_hits_and_the_figures_tell_of_all(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from mjp.common.errors import InputError
 from mjp.common.files import check_folder
 
 NOTHING = "perhaps nothing here really matches: these are the nearest"
+EMPTY = "no picture to show: none passes the filters, or --offset is beyond the last match"
 
 
 class SearchAnswer(NamedTuple):
@@ -68,12 +69,16 @@ def search_and_draw(
     matches = stages.reranked
     words = {match.id: searcher.explain(request.text, match.id) or [] for match in matches if explain}
     title = " + ".join([*filter(None, [request.text]), *([f"like {request.picture.name}"] if request.picture else [])])
-    sheet = contact_sheet(title, matches, words, searcher.gallery.config.grid, max_pixels=max_pixels)
     out.mkdir(parents=True, exist_ok=True)
-    write_sheet(sheet, out / "sheet.png")
-    notes = [NOTHING] if stages.doubtful else []
-    notes += searcher.notes(request.text) if request.text else []
-    first = f", the first {MAX_PICTURES} of {len(matches)}" if len(matches) > MAX_PICTURES else ""
-    text = "\n\n".join([match_table(matches, words), *notes, f"sheet    {out / 'sheet.png'}{first}"])
+    file = out / "sheet.png"
+    notes = searcher.notes(request.text) if request.text else []
+    if matches:
+        write_sheet(contact_sheet(title, matches, words, searcher.gallery.config.grid, max_pixels=max_pixels), file)
+        first = f", the first {MAX_PICTURES} of {len(matches)}" if len(matches) > MAX_PICTURES else ""
+        doubt = [NOTHING] if stages.doubtful else []
+        text = "\n\n".join([match_table(matches, words), *doubt, *notes, f"sheet    {file}{first}"])
+    else:
+        file.unlink(missing_ok=True)  # that of an earlier query would pass for this one's
+        text = "\n\n".join([EMPTY, *notes])
     body = {"query": title, "index": str(index), "doubtful": stages.doubtful, "matches": match_entries(matches, words)}
     return SearchAnswer(text, body)

@@ -17,7 +17,7 @@ from mjp.aladin.search.explain import Stored, Word, explain, unread_words
 from mjp.aladin.search.gallery import Gallery, Stages
 from mjp.aladin.search.local import LocalGallery
 from mjp.aladin.search.qdrant import is_qdrant, open_qdrant
-from mjp.aladin.search.request import Request, Sort, combined
+from mjp.aladin.search.request import Request, Sort, combined, read_terms
 from mjp.aladin.search.two_stage import Match, encode_picture, encode_query
 from mjp.common.device import pick_device
 from mjp.common.errors import InputError
@@ -145,7 +145,7 @@ class PictureSearch:
     def notes(self, text: str) -> list[str]:
         """What a person should know about how a query was read."""
         notes = []
-        if count := sum(unread_words(self.model, term.text) for term in Request(text=text).terms):
+        if count := sum(unread_words(self.model, term.text) for term in read_terms(text)):
             notes.append(f"the query is too long: its last {count} words were not read")
         if words := unknown_words(text, self.model.piece_names):
             notes.append(f"the model does not know every letter of: {', '.join(words)}")
