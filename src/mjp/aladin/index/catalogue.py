@@ -171,7 +171,8 @@ class Catalogue:
 
     def _unusable(self, error: sqlite3.DatabaseError) -> InputError:
         reason = printable(error)[:80]  # SQLite quotes what it cannot decode
-        return InputError(f"{self.path} is missing, locked or damaged ({reason}); if damaged, index the pictures again")
+        remedy = "if damaged, index the pictures again, into a new folder"
+        return InputError(f"{self.path} is missing, locked or damaged ({reason}); {remedy}")
 
 
 def enter(db: sqlite3.Connection, files: Iterable[File]) -> None:

@@ -8,7 +8,7 @@ Codes have length 1 and stand beside the vector and beside the tokens, so that o
     S = (√(1 − g²) · S_captions + g · S_classes) / √2
     g = LEAST + (MOST − LEAST) · sure · brief
 
-sure    0 for a text whose code resembles no class (“sunset”), 1 for one that names classes, however many (“dog”)
+sure    0 for a text whose code resembles no class (“crowd”), 1 for one that names classes, however many (“dog”)
 brief   1 for one word that counts, ½ for three, almost 0 for a caption
 
 A noun that names a class is left to the classes; a caption, about the relations of many things, and a word that names
