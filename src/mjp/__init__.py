@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mjp.method.shuffle import spp as spp
     from mjp.models import load as load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "InputError": "mjp.common.errors",

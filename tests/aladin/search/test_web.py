@@ -135,7 +135,7 @@ def test_similar_pictures_start_with_the_picture_itself(site: Site) -> None:
     ("address", "sentence"),
     [
         ("/api/search", "search with a query"),
-        ("/api/search?q=sky&k=0", "k must be"),
+        ("/api/search?q=sky&k=0", "k must be a whole number from 1 to 100,"),
         ("/api/search?q=sky&k=9999999999", "k must be"),
         ("/api/search?q=sky&page=-1", "page must be"),
         ("/api/search?q=sky&sort=name", "--sort must be score or date"),

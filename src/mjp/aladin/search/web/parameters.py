@@ -24,7 +24,7 @@ class Defaults:
 
 def read_request(parameters: Mapping[str, str], defaults: Defaults) -> Request:
     """The query in an address: q, like, k, page or offset, rerank, sort, and filters."""
-    k = _number(parameters, "k", defaults.k, most=MAX_K)
+    k = _number(parameters, "k", defaults.k, least=1, most=MAX_K)
     page = _number(parameters, "page", 1, least=1)
     return Request(
         text=query_text(parameters),
