@@ -31,6 +31,6 @@ def test_a_further_metric_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) ->
     model = mjp.MJP(timm.create_model("deit_tiny_patch16_224", **shape), mjp.variant("J", ratio=0.5))
     images = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     batches = [Batch(images, torch.arange(6) % 4, list(range(6)))]
-    expected = measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"])
+    expected = measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"], device=torch.device("cpu"))
     monkeypatch.setitem(jigsaw_metrics.METRICS, "constant", constant)
-    assert measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"]) == expected
+    assert measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"], device=torch.device("cpu")) == expected

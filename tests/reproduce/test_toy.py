@@ -1,9 +1,12 @@
 """The whole grid on a toy scale: cells, resume, shards, tables, verdicts, figures."""
 
 import json
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from mjp.cli.main import main
 from mjp.common.errors import InputError
@@ -12,6 +15,8 @@ from mjp.reproduce.collect import read_cells, values_of
 from mjp.reproduce.scale import load_scale, scales
 from mjp.reproduce.schedule import Shard, parse_shard, run_all
 
+CPU = torch.device("cpu")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -19,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toy")
     place = Place("toy", folder, "embedded", None)
     for run, seed in (("A", 0), ("A", 1), ("J", 0)):
-        assert compute(place, run, seed) > 0
+        assert compute(place, run, seed, CPU) > 0
     return folder
 
 
@@ -63,7 +68,7 @@ def test_outcomes_are_those_of_every_picture(folder: Path) -> None:
 
 
 def test_a_cell_gives_the_same_twice(folder: Path, tmp_path: Path) -> None:
-    compute(Place("toy", tmp_path, "embedded", None), "J", 0)
+    compute(Place("toy", tmp_path, "embedded", None), "J", 0, CPU)
     cells = [json.loads((home / "cells" / "J-0.json").read_text()) for home in (folder, tmp_path)]
     assert cells[0]["outcomes"] == cells[1]["outcomes"]
 
@@ -95,12 +100,26 @@ def test_a_bad_shard_is_refused(text: str) -> None:
         parse_shard(text)
 
 
-def fail() -> float:
+def fail(slot: int) -> float:
     raise InputError("this one cannot work")
 
 
-def succeed() -> float:
-    return 1.0
+def succeed(slot: int) -> float:
+    return float(slot)
+
+
+def wait_for_the_other(folder: Path, slot: int) -> float:
+    """Leave a file named like the slot, and wait until there are two."""
+    (folder / str(slot)).touch(exist_ok=False)
+    while len(list(folder.iterdir())) < 2:
+        time.sleep(0.01)
+    return 0.0
+
+
+def test_cells_that_run_at_the_same_time_have_different_slots(tmp_path: Path) -> None:
+    tasks = {name: partial(wait_for_the_other, tmp_path) for name in ("first", "second")}
+    run_all(tasks, jobs=2, minutes=1, say=lambda line: None)
+    assert {path.name for path in tmp_path.iterdir()} == {"0", "1"}
 
 
 def test_a_cell_that_fails_does_not_stop_the_others() -> None:

@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 
+from mjp.common.device import pick_device
 from mjp.common.errors import InputError
 from mjp.common.files import write_atomically
 from mjp.common.results import plain
 from mjp.common.runs.log import Log
 from mjp.common.runs.recipe import load_recipe
 from mjp.reproduce.collect import CELLS
+from mjp.reproduce.kernels import use_fast_kernels
 from mjp.reproduce.measure import measure_model
 from mjp.reproduce.scale import Cell, load_scale
 from mjp.reproduce.scenes import measure_scenes
@@ -34,26 +36,35 @@ class Place:
     data: str
     checkpoint: Path | None
     scenes: Path | None = None
+    device: str = "cpu"
 
 
 def path_of(folder: Path, cell: Cell) -> Path:
     return folder / CELLS / f"{cell.name}.json"
 
 
-def compute(place: Place, run: str, seed: int) -> float:
+def compute_alone(place: Place, run: str, seed: int, slot: int) -> float:
+    """Compute a cell in a process of its own, which has a core, or the GPU of this number, to itself."""
+    device = pick_device(place.device, slot)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+        use_fast_kernels()
+    return compute(place, run, seed, device)
+
+
+def compute(place: Place, run: str, seed: int, device: torch.device) -> float:
     """Train and measure one cell, unless its file exists; how many seconds that took."""
     started = time.monotonic()
-    torch.set_num_threads(1)  # one process per core
     scale = load_scale(place.scale)
     cell = Cell(scale.runs[run], seed)
     path = path_of(place.folder, cell)
     if path.exists():
         return 0.0
-    train(config_from(training_values(place, cell)))
+    train(config_from(training_values(place, cell, device)))
     folder = place.folder / "runs" / cell.name
-    outcomes, figures = measure_model(str(folder), place.data, scale, cell.run.measure)
+    outcomes, figures = measure_model(str(folder), place.data, scale, cell.run.measure, device)
     if "segment" in cell.run.measure and place.scenes is not None:  # the command refuses to start without it
-        figures |= measure_scenes(folder, place.scenes, scale.segment, seed)
+        figures |= measure_scenes(folder, place.scenes, scale.segment, seed, device)
     content = {
         "run": run,
         "seed": seed,
@@ -68,11 +79,12 @@ def compute(place: Place, run: str, seed: int) -> float:
     return time.monotonic() - started
 
 
-def training_values(place: Place, cell: Cell) -> dict[str, Any]:
+def training_values(place: Place, cell: Cell, device: torch.device) -> dict[str, Any]:
     """The fields of `mjp train` for a cell: the recipe's, then those of the scale and the run."""
     recipe = load_recipe(cell.run.train["recipe"])
     values = {**recipe, **cell.run.train, "mjp": {**recipe.get("mjp", {}), **cell.run.train.get("mjp", {})}}
-    values |= {"data": place.data, "seed": cell.seed, "out": str(place.folder / "runs" / cell.name), "device": "cpu"}
+    out = str(place.folder / "runs" / cell.name)
+    values |= {"data": place.data, "seed": cell.seed, "out": out, "device": str(device)}
     values.setdefault("secret_key", None)  # no update leaves, and a cell must come out the same again
     if place.checkpoint is not None:
         values["checkpoint"] = str(place.checkpoint)

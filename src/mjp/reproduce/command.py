@@ -5,11 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from mjp.common.device import pick_device
 from mjp.common.errors import InputError
 from mjp.common.files import check_folder, write_atomically
 from mjp.common.progress import duration
 from mjp.common.results import Results, make_results, write_results
-from mjp.reproduce.cell import Place, compute, path_of
+from mjp.reproduce.cell import Place, compute_alone, path_of
 from mjp.reproduce.collect import read_cells, summarise
 from mjp.reproduce.config import ReproduceConfig
 from mjp.reproduce.document import document
@@ -24,15 +27,16 @@ def reproduce(options: ReproduceConfig) -> Results:
     folder = options.out or Path("out/reproduce") / scale.name
     cells = parse_shard(options.shard).take(scale.cells(options.seeds, options.only))
     missing = [cell for cell in cells if not path_of(folder, cell).exists()]
-    jobs = options.jobs or os.cpu_count() or 1
+    device = pick_device(options.device).type
+    jobs = options.jobs or (torch.cuda.device_count() if device == "cuda" else os.cpu_count()) or 1
     if options.dry_run:
         _print_plan(scale, cells, missing, jobs)
         plan = {"cells": [cell.name for cell in cells], "missing": [cell.name for cell in missing]}
         return make_results("reproduce", options, {**plan, "minutes": scale.minutes * len(missing) / jobs})
     check_folder(folder)
     if missing and not options.collect:
-        place = _place(options, scale, folder, missing)
-        tasks = {cell.name: partial(compute, place, cell.run.name, cell.seed) for cell in missing}
+        place = _place(options, scale, folder, missing, device)
+        tasks = {cell.name: partial(compute_alone, place, cell.run.name, cell.seed) for cell in missing}
         run_all(tasks, jobs=jobs, minutes=scale.minutes, say=partial(print, flush=True))
     return collect(scale, folder, vars(options))
 
@@ -53,14 +57,14 @@ def collect(scale: Scale, folder: Path, settings: dict[str, Any]) -> Results:
     return results
 
 
-def _place(options: ReproduceConfig, scale: Scale, folder: Path, missing: list[Cell]) -> Place:
+def _place(options: ReproduceConfig, scale: Scale, folder: Path, missing: list[Cell], device: str) -> Place:
     if options.data is None:
         raise InputError(f"{scale.title} needs --data DIR with train/CLASS/* and val/CLASS/*")
     if scale.needs_checkpoint and (options.checkpoint is None or not options.checkpoint.exists()):
         raise InputError(f"{scale.title} needs --checkpoint FILE, the pretrained weights in timm's names")
     if options.scenes is None and any("segment" in cell.run.measure for cell in missing):
         raise InputError(f"{scale.title} also segments: name a folder with --scenes DIR, or choose tables with --only")
-    return Place(options.scale, folder, options.data, options.checkpoint, options.scenes)
+    return Place(options.scale, folder, options.data, options.checkpoint, options.scenes, device)
 
 
 def _print_plan(scale: Scale, cells: list[Cell], missing: list[Cell], jobs: int) -> None:

@@ -23,7 +23,9 @@ class ReproduceConfig:
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; a verdict needs at least two, and three or more to be worth much."""
     jobs: int | None = None
-    """Processes at a time, one thread each; default: one per core."""
+    """Cells at a time, a process for each; default: one per core, or one per GPU."""
+    device: str = "auto"
+    """cpu, cuda, or auto: GPUs if there are any."""
     shard: str = "1/1"
     """Compute part i of n only: i/n."""
     collect: bool = False

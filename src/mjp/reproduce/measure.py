@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 
 def measure_model(
-    model: str, data: str, scale: Scale, measurements: tuple[str, ...]
+    model: str, data: str, scale: Scale, measurements: tuple[str, ...], device: torch.device
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(outcomes of every picture, figures) of a trained model, named as people name it."""
     subject, pictures = find_model(model), find_pictures(data)
@@ -38,11 +38,15 @@ def measure_model(
     if "uniform" in measurements:
         samplers.append("uniform")
     stream = _load(subject, pictures, limit=scale.pictures)
-    outcomes = measure_outcomes(subject.model, stream, scale.ratios, samplers=samplers)
+    outcomes = measure_outcomes(subject.model, stream, scale.ratios, samplers=samplers, device=device)
     if scale.sweep:
         stream = _load(subject, pictures, limit=scale.sweep_pictures)
-        outcomes["points"] += measure_outcomes(subject.model, stream, scale.sweep, samplers=["blockwise"])["points"]
+        sweep = measure_outcomes(subject.model, stream, scale.sweep, samplers=["blockwise"], device=device)
+        outcomes["points"] += sweep["points"]
     figures: dict[str, Any] = {}
+    if "corruption" in measurements:
+        figures |= _corruption(subject, pictures, device)
+    subject.model.to("cpu")  # the rest is small
     for name in measurements:
         if name in MEASURES:
             figures |= MEASURES[name](subject, pictures)
@@ -66,11 +70,11 @@ def _positions(subject: Subject, _: Pictures) -> dict[str, Any]:
     return {"index_error": result.index_mae, "place_error": result.place_mae, **planes}
 
 
-def _corruption(subject: Subject, pictures: Pictures) -> dict[str, Any]:
+def _corruption(subject: Subject, pictures: Pictures, device: torch.device) -> dict[str, Any]:
     """Mean error over the 15 corruptions and 5 severities, and by corruption."""
     grid = Generated(pictures, CORRUPTIONS, SEVERITIES, 0)
     load = partial(_load, limit=CORRUPTED)
-    result = corruptions(subject, grid, load, seed=0, device=CPU)
+    result = corruptions(subject, grid, load, seed=0, device=device)
     by_name = {name: interval[0] for name, interval in result.means.items()}
     return {"corruption": sum(by_name.values()) / len(by_name), "corruption_by_name": by_name}
 
@@ -88,7 +92,6 @@ def _cost(subject: Subject, _: Pictures) -> dict[str, Any]:
 
 MEASURES: dict[str, Callable[[Subject, Pictures], dict[str, Any]]] = {
     "positions": _positions,
-    "corruption": _corruption,
     "attention": _attention,
     "cost": _cost,
 }

@@ -22,11 +22,16 @@ from mjp.method.model import MJP
 
 
 def measure_outcomes(
-    model: MJP, batches: Iterable[Batch], ratios: Iterable[float], *, samplers: Iterable[SamplerName]
+    model: MJP,
+    batches: Iterable[Batch],
+    ratios: Iterable[float],
+    *,
+    samplers: Iterable[SamplerName],
+    device: torch.device,
 ) -> dict[str, Any]:
     """Every picture without a jigsaw and under one jigsaw for each ratio and sampler."""
     settings = [setting for sampler in samplers for setting in sweep_settings(model, ratios, sampler=sampler)]
-    rows = torch.cat(list(picture_outcomes(model, batches, settings, draws=1, seed=0, device=torch.device("cpu"))))
+    rows = torch.cat(list(picture_outcomes(model, batches, settings, draws=1, seed=0, device=device))).cpu()
     columns = rows[:, 2:].split(len(METRICS), 1)  # the metrics of each setting
     points = [_point(*pair) for pair in zip(settings, columns, strict=True)]
     return {"right": pack(rows[:, 0] > 0), "pictures": len(rows), "points": points}

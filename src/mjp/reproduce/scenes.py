@@ -3,13 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mjp.segmentation.config import SegmentConfig
 from mjp.segmentation.train import segment
 
 
-def measure_scenes(run: Path, scenes: Path, settings: dict[str, Any], seed: int) -> dict[str, float]:
+def measure_scenes(
+    run: Path, scenes: Path, settings: dict[str, Any], seed: int, device: torch.device
+) -> dict[str, float]:
     """{miou, macc} as shares; the segmentation run is kept beside the backbone's, and resumes as it does."""
-    values = {**settings, "scale": tuple(settings.get("scale", (0.5, 2.0))), "workers": 0, "device": "cpu"}
+    values = {**settings, "scale": tuple(settings.get("scale", (0.5, 2.0))), "workers": 0, "device": str(device)}
     results = segment(SegmentConfig(data=scenes, checkpoint=run, out=run / "segment", seed=seed, **values))
     assert results is not None  # only --stop-after ends a run early
     (figures,) = results.body["models"].values()

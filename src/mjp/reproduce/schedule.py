@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from typing import TypeVar
 
@@ -40,32 +41,46 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(index), int(count))
 
 
-def run_all(tasks: Mapping[str, Callable[[], float]], *, jobs: int, minutes: float, say: Callable[[str], None]) -> None:
+def run_all(
+    tasks: Mapping[str, Callable[[int], float]], *, jobs: int, minutes: float, say: Callable[[str], None]
+) -> None:
     """Run every task in a process of its own, `jobs` at a time; a task returns how many seconds it took.
 
-    A task that fails does not stop the others; in the end the first failure is raised with its name.
+    It is called with the number of its slot, 0 … jobs − 1: tasks that run at the same time have different ones, so a
+    slot can stand for a GPU. A task that fails does not stop the others; the first failure is raised in the end.
     """
     for name in THREADS:
         os.environ[name] = "1"  # the children inherit it before they import torch
     failures: dict[str, BaseException] = {}
     durations: list[float] = []
+    finished = 0
     started = time.monotonic()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        pending: dict[Future[float], str] = {pool.submit(task): name for name, task in tasks.items()}
+        waiting = iter(tasks.items())
+        pending: dict[Future[float], tuple[str, int]] = {}  # name and slot
+
+        def start_next(slot: int) -> None:
+            for name, task in islice(waiting, 1):
+                pending[pool.submit(task, slot)] = (name, slot)
+
+        for slot in range(jobs):
+            start_next(slot)
         plural = "" if len(tasks) == 1 else "s"
         expected = duration(minutes * 60 * len(tasks) / jobs)
         say(f"{len(tasks)} cell{plural} to compute, {jobs} at a time; about {expected}")
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
-                name = pending.pop(future)
+                name, slot = pending.pop(future)
+                finished += 1
+                start_next(slot)
                 if error := future.exception():
                     failures[name] = error
                     say(f"{name} failed: {error}")
                     continue
                 durations.append(future.result())
-                left = sum(durations) / len(durations) * len(pending) / jobs
-                share = f"{len(tasks) - len(pending)} of {len(tasks)}"
+                left = sum(durations) / len(durations) * (len(tasks) - finished) / jobs
+                share = f"{finished} of {len(tasks)}"
                 say(
                     f"{name} done in {duration(durations[-1])}; {share} after {duration(time.monotonic() - started)}, "
                     f"about {duration(left)} left"
