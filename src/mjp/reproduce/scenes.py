@@ -13,7 +13,7 @@ def measure_scenes(
     run: Path, scenes: Path, settings: dict[str, Any], seed: int, device: torch.device
 ) -> dict[str, float]:
     """{miou, macc} as shares; the segmentation run is kept beside the backbone's, and resumes as it does."""
-    values = {**settings, "scale": tuple(settings.get("scale", (0.5, 2.0))), "workers": 0, "device": str(device)}
+    values = {"workers": 0, **settings, "scale": tuple(settings.get("scale", (0.5, 2.0))), "device": str(device)}
     results = segment(SegmentConfig(data=scenes, checkpoint=run, out=run / "segment", seed=seed, **values))
     assert results is not None  # only --stop-after ends a run early
     (figures,) = results.body["models"].values()
