@@ -101,6 +101,12 @@ class Combination:
         """The part that computes gradients in a way of its own, if there is one."""
         return next((part for part in self.parts if part.defence.gradients), None)
 
+    @property
+    def noise_multiplier(self) -> float | None:
+        """Of DP-SGD; None without it."""
+        noises = (part.defence.multiplier(part.number) for part in self.parts if part.defence.multiplier)
+        return next(noises, None)
+
     def trains(self, name: str) -> bool:
         return all(part.defence.trains(name) for part in self.parts if part.defence.trains)
 

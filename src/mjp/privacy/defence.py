@@ -80,6 +80,8 @@ class Defence:
     pictures: Callable[[Tensor, Sequence[float], SecretKey], Tensor] | None = None
     # the gradient of a step: (network, pictures, labels, plan, number, generator) → {parameter name: gradient}
     gradients: Callable[[MJP, Tensor, Tensor, Plan, float, torch.Generator], Tensors] | None = None
+    # number → deviation of the Gaussian noise on the sum, over the norm to which each picture's gradient is clipped
+    multiplier: Callable[[float], float] | None = None
     # several steps, after which the weights leave instead of the gradient
     local_steps: Callable[[float], LocalSteps] | None = None
     # parameter name → whether the client trains it; what is not trained does not leave either

@@ -27,6 +27,7 @@ from mjp.pictures.crop import eight_bit_square
 from mjp.pictures.sets import Pictures
 from mjp.pictures.tensors import normalise
 from mjp.privacy.attacks import Attack, find_attacks
+from mjp.privacy.audit.bounds import bound_lines, bound_on
 from mjp.privacy.audit.cells import Cells, Key
 from mjp.privacy.audit.chart import draw_audit
 from mjp.privacy.audit.headline import headlines, rounds_lines
@@ -164,11 +165,14 @@ def _conclude(
         limits = {"limit": settings.accuracy, "seed": settings.seed}
         measured[target.subject.name] = measure(target.subject, source, settings.defences, **limits)
     rows = [{**row, "usefulness": usefulness(row["defence"], measured[row["model"]])} for row in rows]
-    rows = [{**row, "verdict": verdict_on(row)} for row in rows]
+    priors = {target.subject.name: target.prior for target in targets}
+    scope = {"pictures": settings.pictures, "rounds": settings.rounds}
+    rows = [{**row, "verdict": verdict_on(row), "bound": bound_on(row, priors[row["model"]], **scope)} for row in rows]
     headline = headlines(rows, settings.models)
     results = write_results(out, "audit", options, {"models": measured, "rows": rows, "headline": headline})
     write_spreadsheet(rows, out / "audit.csv")
     draw_audit(rows, out / "audit.png")
-    print("\n".join([table(rows), *verdict_lines(rows), *headline.values(), *rounds_lines(rows), *_caveats(settings)]))
+    lines = [*verdict_lines(rows), *bound_lines(rows), *headline.values(), *rounds_lines(rows), *_caveats(settings)]
+    print("\n".join([table(rows), *lines]))
     print(f"figures  {out / 'results.json'}, {out / 'audit.csv'}\nchart    {out / 'audit.png'}")
     return results

@@ -47,4 +47,5 @@ DEFENCE = Defence(
     package="opacus",
     order=35,
     gradients=private_gradients,
+    multiplier=float,
 )
