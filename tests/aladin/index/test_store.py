@@ -366,6 +366,35 @@ def test_a_kill_loses_no_more_than_a_chunk(
         torch.testing.assert_close(a.vector, b.vector, atol=1e-6, rtol=1e-5)
 
 
+def test_a_kill_in_the_middle_of_a_commit_is_taken_back_by_whoever_reads_first(tmp_path: Path) -> None:
+    index = filled(tmp_path / "index", 3)
+    with closing(sqlite3.connect(index.catalogue.path, isolation_level=None)) as db:
+        db.execute("PRAGMA cache_size = 1")  # changes reach the file before the commit
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany("INSERT INTO files VALUES (?, 'p0', NULL, 1, 1, NULL, 1)", [(b"%d" % n,) for n in range(2000)])
+        shutil.copytree(index.folder, tmp_path / "killed")  # without the lock of the process: as a kill leaves it
+        db.execute("ROLLBACK")
+    assert (tmp_path / "killed" / "catalogue.sqlite-journal").stat().st_size
+    left = Index(tmp_path / "killed")
+    assert (len(left), len(left.catalogue.files())) == (3, 3)
+    left.delete(ids=["p0"])
+    assert ids(left) == ["p1", "p2"]
+
+
+def test_a_deletion_takes_effect_at_once_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = filled(tmp_path, 3)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Index, "_rewrite", killed)
+    with pytest.raises(KeyboardInterrupt):
+        index.delete([Path("/p1")])
+    left = Index(tmp_path)
+    assert len(left.catalogue.files()) == len(left) == 3
+    assert left.catalogue.without_file() == []
+
+
 def test_a_beginning_that_was_killed_is_begun_again(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     for path in tmp_path.iterdir():

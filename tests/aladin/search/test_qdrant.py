@@ -104,6 +104,17 @@ def test_filters_are_those_of_the_index(client: QdrantClient, home: Path, model:
     assert counts[3:] == [7, 3, 3, 10, 0]
 
 
+def test_a_picture_without_a_file_is_not_sent(client: QdrantClient, home: Path, model: Aladin) -> None:
+    index = Index(home / "index")
+    gone = index.id(4)
+    with index.catalogue.transaction() as db:  # as while a changed picture is indexed again
+        db.execute("DELETE FROM files WHERE id = ?", (gone,))
+    assert push_index(home / "index", ADDRESS, batch=3).sent == 9
+    local, remote = both(home, model)
+    assert [m.id for m in remote.search("sky")] == [m.id for m in local.search("sky")]
+    assert remote.entry(gone) is None
+
+
 def test_a_push_sends_what_is_new_and_deletes_what_is_gone(client: QdrantClient, home: Path, model: Aladin) -> None:
     push_index(home / "index", ADDRESS)
     index = Index(home / "index")

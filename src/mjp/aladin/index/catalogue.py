@@ -29,6 +29,7 @@ NUMBER_OR_NULL = (int, type(None))
 FILE_COLUMNS = "path, id, problem, bytes, modified, taken, added"
 FILE_TYPES = (bytes, TEXT_OR_NULL, TEXT_OR_NULL, int, int, NUMBER_OR_NULL, int)
 PLACE_TYPES = (str, int, int)
+HAS_FILE = "EXISTS (SELECT 1 FROM files WHERE files.id = pictures.id)"
 MAX_PLACES = 5000  # in one query: SQLite takes 32,766 values
 
 
@@ -61,11 +62,15 @@ class Place(NamedTuple):
 
 
 class _Reader:
-    """A connection that only reads, closed with its owner; opening one takes longer than most queries."""
+    """A connection for queries alone, closed with its owner; opening one takes longer than most queries.
+
+    It may write all the same: whoever reads first after a kill takes back what was half committed.
+    """
 
     def __init__(self, path: Path) -> None:
-        address = path.resolve().as_uri() + "?mode=ro"
+        address = path.resolve().as_uri() + "?mode=rw"  # not created; read-only where it cannot be written
         self.db = sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)  # whoever closes it
+        self.db.execute("PRAGMA query_only = ON")
 
     def __del__(self) -> None:
         if hasattr(self, "db"):
@@ -131,8 +136,14 @@ class Catalogue:
         return self.files("id IS NOT NULL AND id NOT IN (SELECT id FROM pictures)")
 
     def place(self, picture: str) -> Place | None:
-        places = self.ask("SELECT id, chunk, row FROM pictures WHERE id = ?", picture, types=PLACE_TYPES)
+        question = f"SELECT id, chunk, row FROM pictures WHERE id = ? AND {HAS_FILE}"
+        places = self.ask(question, picture, types=PLACE_TYPES)
         return Place(*places[0]) if places else None
+
+    def without_file(self) -> list[tuple[int, int]]:
+        """(chunk, row) of pictures whose file has another content by now, until the writer drops them at its end."""
+        question = f"SELECT chunk, row FROM pictures WHERE NOT {HAS_FILE}"
+        return [(chunk, row) for chunk, row in self.ask(question, types=(int, int))]
 
     def at(self, chunk: int, row: int) -> str | None:
         """The picture in that row."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mjp.aladin.index.catalogue import Entry
+from mjp.aladin.index.filters import EVERYTHING
 from mjp.aladin.index.store import Index
 from mjp.common.errors import InputError
 from mjp.common.progress import track
@@ -45,14 +46,15 @@ def _close(index: Index, threshold: float) -> Iterator[tuple[Tensor, Tensor]]:
     """Pairs of rows, the first below the second, whose vectors are close."""
     if not len(index):
         return
-    vectors = torch.cat(index.vectors())
+    vectors, present = torch.cat(index.vectors()), index.passing(EVERYTHING)
     for start in track(range(0, len(vectors), BLOCK), "comparing"):
         for other in range(start, len(vectors), BLOCK):
             cosines = vectors[start : start + BLOCK] @ vectors[other : other + BLOCK].T
             rows, others = (cosines >= threshold).nonzero(as_tuple=True)
-            below = rows + start < others + other
-            if bool(below.any()):
-                yield rows[below] + start, others[below] + other
+            rows, others = rows + start, others + other
+            pairs = (rows < others) & present[rows] & present[others]
+            if bool(pairs.any()):
+                yield rows[pairs], others[pairs]
 
 
 def _confirmed(index: Index, rows: Tensor, others: Tensor, threshold: float) -> Iterator[tuple[int, int, float]]:

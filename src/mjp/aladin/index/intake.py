@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from mjp.aladin.index.catalogue import File, forget
+from mjp.aladin.index.catalogue import File
 from mjp.aladin.index.chunks import chunk_path
 from mjp.aladin.index.config import IndexConfig, has_index, read_index_config
 from mjp.aladin.index.encode import PictureEncoder
@@ -79,8 +79,7 @@ def index_pictures(
         _repair(index, report)
         _add(index, encoder, _select(index, pictures, scan, report), reader, report, workers)
         if prune:
-            with index.catalogue.transaction() as db:
-                forget(db, report.missing)
+            index.remove(report.missing)
             forget_thumbnails(out)
     if not len(index):
         if existing is None:

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mjp.aladin.index.catalogue import Catalogue, Entry, File, enter, forget
+from mjp.aladin.index.catalogue import HAS_FILE, Catalogue, Entry, File, enter, forget
 from mjp.aladin.index.chunks import MAX_ROWS, PATTERN, DamagedChunk, check_chunk, chunk_path, map_chunk, write_chunk
 from mjp.aladin.index.config import INDEX_FILE, IndexConfig, has_index, read_index_config, write_index_config
 from mjp.aladin.index.filters import Filter
@@ -104,13 +104,13 @@ class Index:
         return [entries[place] for place in places]
 
     def passing(self, condition: Filter) -> Tensor:
-        """(N,) bool: the rows that pass a filter."""
+        """(N,) bool: the rows that pass a filter; without one, those whose picture still has a file."""
         firsts = {number: int(end) - rows for (number, rows), end in zip(self.layout, self.ends, strict=True)}
         text, values = condition.condition()
-        places = self.catalogue.selected(text, *values)
-        passing = torch.zeros(len(self), dtype=torch.bool)
-        passing[[firsts[chunk] + row for chunk, row in places if chunk in firsts]] = True
-        return passing
+        places = self.catalogue.selected(text, *values) if condition else self.catalogue.without_file()
+        chosen = torch.zeros(len(self), dtype=torch.bool)
+        chosen[[firsts[chunk] + row for chunk, row in places if chunk in firsts]] = True
+        return chosen if condition else ~chosen
 
     def row(self, picture: str) -> int | None:
         """The row of a picture; None if it is not in the index."""
@@ -166,7 +166,8 @@ class Index:
             self._reload()
             self._remove_leftovers()
             yield
-            self._tidy()
+            with self.catalogue.transaction() as db:
+                self._tidy(db)
             self._reload()
             self._remove_leftovers()
 
@@ -180,9 +181,15 @@ class Index:
 
     def delete(self, paths: Sequence[Path] = (), ids: Sequence[str] = ()) -> None:
         """Remove files, or pictures with all their files. A picture that is at another path too stays."""
-        with self.writing(), self.catalogue.transaction() as db:
+        with self.writing():
+            self.remove(paths, ids)
+
+    def remove(self, paths: Sequence[Path] = (), ids: Sequence[str] = ()) -> None:
+        """As `delete`, while `writing`. One transaction: no reader sees a picture without a file."""
+        with self.catalogue.transaction() as db:
             forget(db, paths)
             db.executemany("DELETE FROM files WHERE id = ?", [(name,) for name in ids])
+            self._tidy(db)
 
     def drop_chunks(self, numbers: Sequence[int]) -> None:
         """Take chunks out of the index while `writing`; their files are then listed by `catalogue.lost`."""
@@ -197,14 +204,13 @@ class Index:
         write_chunk(chunk_path(self.folder, number), ids, codes, model=self.config.model)
         db.executemany("INSERT INTO pictures VALUES (?, ?, ?)", [(name, number, row) for row, name in enumerate(ids)])
 
-    def _tidy(self) -> None:
+    def _tidy(self, db: sqlite3.Connection) -> None:
         """Drop pictures without a file; rewrite chunks with gaps, and several small ones as one."""
-        with self.catalogue.transaction() as db:
-            db.execute("DELETE FROM pictures WHERE id NOT IN (SELECT id FROM files WHERE id IS NOT NULL)")
-            left = "(SELECT COUNT(*) FROM pictures WHERE chunk = number)"
-            chunks = db.execute(f"SELECT number, count, {left} FROM chunks ORDER BY number").fetchall()
-            for group in _groups(chunks):
-                self._rewrite(db, group)
+        db.execute(f"DELETE FROM pictures WHERE NOT {HAS_FILE}")
+        left = "(SELECT COUNT(*) FROM pictures WHERE chunk = number)"
+        chunks = db.execute(f"SELECT number, count, {left} FROM chunks ORDER BY number").fetchall()
+        for group in _groups(chunks):
+            self._rewrite(db, group)
 
     def _rewrite(self, db: sqlite3.Connection, chunks: dict[int, int]) -> None:
         """One new chunk from what is left of old ones, rows by number."""

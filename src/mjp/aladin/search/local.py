@@ -17,7 +17,9 @@ from mjp.aladin.model.codes import Codes
 from mjp.aladin.search.doubt import NEAREST, Doubt
 from mjp.aladin.search.gallery import Stages
 from mjp.aladin.search.two_stage import Hit, match_hits, two_stage
+from mjp.common.errors import InputError
 
+TRIES = 3  # of a search while the index is being rewritten
 FILTERS = 8  # whose rows are remembered
 ENTRIES = 4096  # pictures whose paths are remembered: a page asks for those of its matches again
 
@@ -31,7 +33,7 @@ class LocalGallery:
         self.lock = RLock()
         self.state = index_state(folder)
         self._index = Index(folder)
-        self.filtered: OrderedDict[Filter, Tensor] = OrderedDict()
+        self.filtered: OrderedDict[Filter, Tensor | None] = OrderedDict()
         self.doubt: Doubt | None = None
         self.entries: OrderedDict[str, Entry] = OrderedDict()
 
@@ -63,8 +65,18 @@ class LocalGallery:
     def stages(
         self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter, *, judge: bool = False
     ) -> Stages:
+        for _ in range(TRIES):
+            state = index_state(self.folder)
+            try:
+                return self._stages(model, query, window, rerank, where, judge=judge)
+            except InputError:  # a writer may have rewritten a chunk meanwhile
+                if index_state(self.folder) == state:
+                    raise
+        return self._stages(model, query, window, rerank, where, judge=judge)
+
+    def _stages(self, model: Aladin, query: Codes, window: slice, rerank: int, where: Filter, *, judge: bool) -> Stages:
         index = self.index
-        passing = self._passing(index, where) if where else None
+        passing = self._passing(index, where)
         total = len(index) if passing is None else int(passing.sum())
         count = max(window.stop, NEAREST)
         vector, reranked = two_stage(index, model, query, count, rerank, self.engine, passing)
@@ -108,10 +120,12 @@ class LocalGallery:
             while len(self.entries) > ENTRIES:
                 self.entries.popitem(last=False)
 
-    def _passing(self, index: Index, where: Filter) -> Tensor:
+    def _passing(self, index: Index, where: Filter) -> Tensor | None:
+        """(N,) the rows to search; None if these are all."""
         with self.lock:
             if where not in self.filtered:
-                self.filtered[where] = index.passing(where)
+                passing = index.passing(where)
+                self.filtered[where] = None if bool(passing.all()) else passing
                 while len(self.filtered) > FILTERS:
                     self.filtered.popitem(last=False)
             return self.filtered[where]

@@ -71,12 +71,14 @@ class _Push:
 
     def run(self, batch: int) -> PushReport:
         there = self._there()
-        ids = [place.id for place in self.index.catalogue.places()]  # in the order of the rows
+        rows = enumerate(self.index.catalogue.places())
+        pictures = [(row, place.id) for row, place in rows if place.id in self.files]
+        ids = [name for _, name in pictures]
         with Progress(len(ids), "pushing", unit="picture") as progress:
             for start in range(0, len(ids), batch):
-                part = ids[start : start + batch]
-                self._send([(start + n, name) for n, name in enumerate(part) if name not in there])
-                self._update([name for name in part if name in there and there[name] != self._payload(name)])
+                part = pictures[start : start + batch]
+                self._send([(row, name) for row, name in part if name not in there])
+                self._update([name for _, name in part if name in there and there[name] != self._payload(name)])
                 progress.advance(len(part))
         self.report.unchanged = len(ids) - self.report.sent - self.report.updated
         self._delete(sorted(there.keys() - set(ids)))
