@@ -4,7 +4,7 @@
 
 Any loss and any depth: the only property used is "token = W x + b + E". There are D equations for N unknowns per pixel:
 what the D − N surplus equations leave unexplained is noise, and its size decides how far the solution leans on the
-prior. The same holds for the sum of FedAvg's local steps, since every step has the same X. An update of several
+prior. Where N > D − 1 (LayerNorm takes one dimension) the prior fills the directions that are open. The same holds for the sum of FedAvg's local steps, since every step has the same X. An update of several
 pictures gives one mixture of them, with the other pictures as noise.
 """
 
@@ -27,9 +27,11 @@ def run(view: View) -> Reconstruction:
     if view.info.batch > MAX_BATCH:
         raise Refused(f"the update is of {view.info.batch} pictures: beyond {MAX_BATCH} they cannot be told apart")
     mixing, mixed = view.positions, view.projection  # (N, D), (D, P)
-    cells, width = mixing.shape
-    if cells > width:
-        raise Refused(f"{cells} patches and only {width} equations for each pixel: the system has no unique solution")
+    if len(mixing) >= len(mixed) and bool(view.mask.any()):
+        raise Refused(
+            f"{len(mixing)} patches, {int(view.mask.sum())} of them masked, and only {len(mixed)} equations for each "
+            "pixel: none is left over to tell what the masked ones add; lattice can for pictures of 8 bits"
+        )
     noise = noise_of(view, mixing, mixed)
     scale = float(mixed.square().mean().sqrt())
     measured = float(noise.square().mean().sqrt()) / scale

@@ -24,6 +24,7 @@ from mjp.privacy.attacks import activations, direct, span, subspace
 from mjp.privacy.server.bend import Bend
 from mjp.privacy.server.choice import choose_points, near
 from mjp.privacy.server.cosets import Cosets, round_all
+from mjp.privacy.server.crowded import is_crowded, round_columns, uncover_cosets
 from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import NEEDS as ALL_NEEDS
@@ -45,10 +46,13 @@ def run(view: View) -> Reconstruction:
     require(view, *NEEDS)
     check_installed()
     if view.model.unknown is not None and "pos_embed" in view.gradients and bool(view.mask.any()):
-        return _behind_subspace(view)
+        return _uncovered(view) if is_crowded(view) else _behind_subspace(view)
     base = (direct if "pos_embed" in view.gradients else span).run(view)
     answer = patchify(base.pictures[0], view.patch) * 255
-    levels, exact = choose_points(view, round_all(answer), answer)
+    if "pos_embed" in view.gradients and is_crowded(view):
+        levels, exact = round_columns(view, answer)
+    else:
+        levels, exact = choose_points(view, round_all(answer), answer)
     return view.reconstruction(to_patches(view, levels), **base.details, integer_patches=int(exact.sum()))
 
 
@@ -72,6 +76,22 @@ def _behind_subspace(view: View) -> Reconstruction:
         choice = choose_points(view, cosets, answer, check=check, hint=to_levels(view, patches))
         if int(choice.exact.sum()) <= int(last.exact.sum()):
             break
+    return view.reconstruction(to_patches(view, choice.levels), **details, integer_patches=int(choice.exact.sum()))
+
+
+def _uncovered(view: View) -> Reconstruction:
+    """Where linear equations alone say nothing of the masked patches."""
+    require(view, *subspace.NEEDS)
+    found = uncover_cosets(view, to_levels(view, view.patches(view.prior.mean)))
+    if found is None:
+        raise Refused(
+            f"{len(view.table)} patches, {int(view.mask.sum())} of them masked, and only {len(view.weight)} equations "
+            "for each pixel: noise, or pixels that are not of 8 bits, hide what integers would tell"
+        )
+    system, cosets = found
+    answer = to_levels(view, solve_open(view, system.origin, system.free))
+    choice = choose_points(view, cosets, answer, check=find_norm_check(view, view.mask))
+    details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}
     return view.reconstruction(to_patches(view, choice.levels), **details, integer_patches=int(choice.exact.sum()))
 
 

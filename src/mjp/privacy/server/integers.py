@@ -38,30 +38,38 @@ class Reduced(NamedTuple):
 
 def reduce_lattice(metric: Tensor, block: int = 0) -> Tensor:
     """(n, n) integer rows: a basis of Z^n, reduced in a positive metric by LLL, and by BKZ with a block size."""
+    root = torch.linalg.cholesky(metric).T  # metric = rootᵀ root: column j is the image of unit vector j
+    return reduce_rows(root.T, float(root.diagonal().min()) / 2.0**BITS, block)
+
+
+def reduce_rows(rows: Tensor, unit: float, block: int = 0) -> Tensor:
+    """(n, n) integer rows: a basis of Z^n, reduced by the lengths of what it makes of (n, d) rows.
+
+    The rows are rounded to multiples of `unit` and must stay independent.
+    """
     from fpylll import BKZ, GSO, LLL, IntegerMatrix
     from fpylll.algorithms.bkz2 import BKZReduction
 
-    root = torch.linalg.cholesky(metric).T  # metric = rootᵀ root: column j is the image of unit vector j
-    scaled = (root.T * (2.0**BITS / root.diagonal().min())).round()
+    scaled = (rows / unit).round()
     basis = IntegerMatrix.from_matrix([[int(value) for value in row] for row in scaled.tolist()])
-    transform = IntegerMatrix.identity(len(root))
+    transform = IntegerMatrix.identity(len(rows))
     LLL.reduction(basis, transform)
     if block:
         BKZReduction(GSO.Mat(basis, U=transform))(BKZ.Param(block, max_loops=BKZ_LOOPS, flags=BKZ.MAX_LOOPS))
-    return torch.tensor(_rows(transform, len(root)), dtype=torch.float64)
+    return torch.tensor(_rows(transform, len(rows)), dtype=torch.float64)
 
 
 def _rows(matrix: Any, size: int) -> list[list[int]]:
     return [[int(matrix[row, column]) for column in range(size)] for row in range(size)]
 
 
-def reduce_open(free: Tensor, covariance: Tensor, noise: float, pixels: Tensor) -> Reduced:
+def reduce_open(free: Tensor, covariance: Tensor, noise: float, pixels: Tensor, block: int = BLOCK) -> Reduced:
     """Reduce Z^m for m pixels, so that integer vectors within span(F), F = `free` (q, P), are the short ones."""
     inside = torch.linalg.qr(free[:, pixels].T)[0]  # (m, q)
     off = torch.eye(len(pixels), dtype=free.dtype) - inside @ inside.T
     metric = off / noise**2 + torch.linalg.inv(covariance[pixels][:, pixels])
     metric = (metric + metric.T) / 2
-    return Reduced(pixels, reduce_lattice(metric, BLOCK), metric)
+    return Reduced(pixels, reduce_lattice(metric, block), metric)
 
 
 def integer_basis(reduced: Reduced, free: Tensor, tolerance: float) -> Tensor:

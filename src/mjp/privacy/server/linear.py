@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mjp.pictures.patches import patchify, unpatchify
 from mjp.pictures.tensors import per_channel
@@ -21,6 +22,7 @@ from mjp.privacy.server.view import View
 
 MAX_STEPS = 60  # of conjugate gradients
 TOLERANCE = 1e-7
+FINE = 1e-10  # where the prior alone decides some directions, whose energy is small beside that of the others
 MAX_RATIO = 1e12  # of certainty to prior: beyond it, rounding would leave nothing of the prior
 MAX_ATTEMPTS = 16  # each with four times the noise of the last
 MAX_DENSE = 256  # numbers of a patch up to which one matrix is faster than its three factors
@@ -60,18 +62,22 @@ def solve_mixed(
     `times`: how many times worse M is than that.
     """
     # Gᵀ = left · diag(values) · modes: in the coordinates Y = modes·X·pixel every equation has one unknown
-    left, values, modes = torch.linalg.svd(mixing.T, full_matrices=False)  # (D, N), (N,), (N, N)
-    values = denoised(values, mixing.shape, white)
+    left, values, modes = torch.linalg.svd(mixing.T, full_matrices=len(mixing) > len(mixed))  # (D, ·), (·,), (N, N)
+    missing = len(mixing) - len(values)  # equations
+    values = pad(denoised(values, mixing.shape, white), (0, missing))  # (N,)
     pixel = PatchModes(view)
     start = view.patches(view.prior.mean)
-    observed = pixel.to(left.T @ mixed - values.unsqueeze(1) * (modes @ start))  # (N, P)
+    observed = pixel.to(pad(left.T @ mixed, (0, 0, 0, missing)) - values.unsqueeze(1) * (modes @ start))  # (N, P)
     weight = values.unsqueeze(1) / (noise**2 + _other_pictures(view, observed, values, pixel)) / times**2
     certainty = values.unsqueeze(1) * weight
 
     def operator(y: Tensor) -> Tensor:
         return certainty * y + pixel.to(modes @ precision(view, modes.T @ pixel.back(y)))
 
-    solution = conjugate_gradients(operator, weight * observed, lambda y: y / (certainty + pixel.values))
+    fine = FINE if missing or len(mixing) == len(mixed) else TOLERANCE
+    solution = conjugate_gradients(
+        operator, weight * observed, lambda y: y / (certainty + pixel.values), tolerance=fine
+    )
     return start + modes.T @ pixel.back(solution)
 
 
@@ -100,12 +106,16 @@ def noise_of(view: View, mixing: Tensor, mixed: Tensor) -> Tensor:
     """(P,) deviations for `solve_mixed`: what the D − N surplus equations leave unexplained, mode by mode.
 
     Noise on the numbers is the same in all modes. Other pictures in the batch, and patches whose row of G is missing,
-    look like pictures: they are strongest in the smooth modes.
+    look like pictures: they are strongest in the smooth modes. With N ≥ D one equation is left: LayerNorm makes all
+    gradients of tokens sum to zero over the width. It shows noise on the numbers alone.
     """
+    floor = view.resolution / 100 * float(mixed.square().mean().sqrt())
+    if len(mixing) >= len(mixed):
+        excess = mixed.sum(0) / len(mixed) ** 0.5  # (P,)
+        return torch.full_like(excess, max(float(excess.square().mean().sqrt()), floor))
     basis = torch.linalg.svd(mixing, full_matrices=False)[2]  # (N, D): orthonormal rows
     excess = PatchModes(view).to(mixed - basis.T @ (basis @ mixed))
-    variance = excess.square().sum(0) / max(len(mixed) - len(mixing), 1)
-    floor = view.resolution / 100 * float(mixed.square().mean().sqrt())
+    variance = excess.square().sum(0) / (len(mixed) - len(mixing))
     return variance.sqrt().clamp(min=floor)
 
 
