@@ -29,6 +29,8 @@ def _cost(body: dict[str, Any]) -> str:
 def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if body["claims"]:
         yield "Verdicts", _verdicts(body["claims"])
+        if trades := _trades(body["claims"]):
+            yield "Is it worth having?", trades
     for table in body["tables"].values():
         if any(row["seeds"] for row in table["rows"]):
             yield table["title"], _table(table)
@@ -48,6 +50,23 @@ def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
     rows = [[claim["text"], claim["published"], _difference(claim), f"**{claim['verdict']}**"] for claim in judged]
     lines = [fill(rule, WIDTH), "", *markdown(["claim", "published", "difference here", "verdict"], rows)]
     return lines + (["", fill(f"Not run yet: {'; '.join(open_claims)}.", WIDTH)] if open_claims else [])
+
+
+def _trades(claims: list[dict[str, Any]]) -> list[str]:
+    """What every run that is judged by both gains under the jigsaw and pays without one."""
+    judged = [claim for claim in claims if claim["verdict"] != "not run"]
+    gains = {claim["of"]: claim for claim in judged if claim["quantity"] == "top1@0.5"}
+    prices = {claim["of"]: claim for claim in judged if claim["quantity"] == "top1" and claim["margin"]}
+    runs = [run for run in gains if run in prices and gains[run]["than"] == prices[run]["than"]]
+    if not runs:
+        return []
+    proven = [run for run in runs if gains[run]["verdict"] == prices[run]["verdict"] == "holds"]
+    rule = (
+        "Worth having is a network that is more accurate under the jigsaw and costs less than one point without it, "
+        "both beyond doubt. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
+    )
+    rows = [[run, _difference(gains[run]), _difference(prices[run])] for run in runs]
+    return [fill(rule, WIDTH), "", *markdown(["run", "top-1 at γ = 0.5 gained", "top-1 gained without a jigsaw"], rows)]
 
 
 def _difference(claim: dict[str, Any]) -> str:

@@ -1,0 +1,37 @@
+"""The page that is made of results: what a run buys, and for what."""
+
+from typing import Any
+
+import pytest
+
+from mjp.reproduce.document import document
+
+
+def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any]:
+    difference = {"mean": 0.02, "low": 0.01, "high": 0.03, "seeds": 3}
+    names = {"text": f"{run} {quantity}", "published": "–", "of": run, "than": "A"}
+    return {
+        **names,
+        "quantity": quantity,
+        "margin": margin,
+        "verdict": verdict,
+        "factor": 100,
+        "difference": difference,
+    }
+
+
+def page(price: str) -> str:
+    claims = [claim("J", "top1@0.5", 0.0, "holds"), claim("J", "top1", 0.01, price), claim("G", "top1", 0.01, "holds")]
+    scale = {"name": "toy", "title": "Toy", "about": "A toy."}
+    counts = {"cells": 6, "planned": 6, "seeds": [0, 1, 2], "seconds": 60}
+    return document({"scale": scale, "claims": claims, "tables": {}, "corruptions": {}, "gates": {}, **counts})
+
+
+@pytest.mark.parametrize(
+    ("price", "sentence"), [("holds", "Here: J."), ("undecided", "none is shown"), ("does not hold", "none is shown")]
+)
+def test_worth_having_is_what_gains_and_costs_little_beyond_doubt(price: str, sentence: str) -> None:
+    _, _, section = page(price).partition("Is it worth having?")
+    assert sentence in section
+    assert "| J | +2.00 [+1.00, +3.00] points, 3 seeds |" in section
+    assert "| G |" not in section  # nothing says what it gains
