@@ -93,7 +93,7 @@ def test_local_steps_on_one_picture_hide_nothing(defence: str) -> None:
     [
         ("direct", "withheld-pe", {}, "lacks the gradient of pos_embed"),
         ("direct", "no-pe", {}, "lacks the gradient of pos_embed"),
-        ("direct", "none", {"patch_size": 2}, "no unique solution"),
+        ("direct", "mjp:0.25", {"patch_size": 4}, "none is left over"),
         ("direct", "batch:65", {}, "65 pictures"),
         ("span", "batch:2", {}, "2 pictures"),
         ("span", "no-pe", {}, "no position embeddings"),

@@ -4,8 +4,9 @@
 
 Any loss and any depth: the only property used is "token = W x + b + E". There are D equations for N unknowns per pixel:
 what the D − N surplus equations leave unexplained is noise, and its size decides how far the solution leans on the
-prior. Where N > D − 1 (LayerNorm takes one dimension) the prior fills the directions that are open. The same holds for the sum of FedAvg's local steps, since every step has the same X. An update of several
-pictures gives one mixture of them, with the other pictures as noise.
+prior. Where N ≥ D (LayerNorm takes one dimension away) the prior also fills the directions that are open. The same
+holds for the sum of FedAvg's local steps, since every step has the same X. An update of several pictures gives one
+mixture of them, with the other pictures as noise.
 """
 
 import torch

@@ -49,7 +49,10 @@ def open_system(view: View) -> OpenSystem:
     if not bool(view.unknown.any()):
         raise Refused("the update lacks the gradient of E_unk, or it is zero, but it holds the sum of the masked rows")
     if cells > len(view.weight):
-        raise Refused(f"{cells} patches and only {len(view.weight)} equations for each pixel")
+        raise Refused(
+            f"{cells} patches and only {len(view.weight)} equations for each pixel: what is masked hides behind the "
+            "others; lattice finds it for pictures of 8 bits"
+        )
     mixing = view.positions[~mask]  # G_u (N − k, D)
     solve, condition = _pseudo_inverse(mixing)
     off = _projector(mixing)

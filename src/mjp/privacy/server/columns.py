@@ -1,9 +1,9 @@
 """Integer columns: the pixels of all patches where a network mixes more patches than it has dimensions.
 
-In grey levels ∂L/∂W = Kᵀ A with K (n, D) public and A (n, P) integer. Every column of A, one pixel in all patches, has D
-equations for n unknowns. Where n > D they leave n − D real directions of a column open, and noise hides some more; but
-only one point of what they leave is an integer vector. It is the problem of integers.py with the patches in the place
-of the pixels: one reduction serves all columns, and the patches beyond the reduced ones are the check.
+In grey levels ∂L/∂W = Kᵀ A with K (n, D) public and A (n, P) integer. Every column of A, one pixel in all patches, has
+D equations for n unknowns. Where n > D they leave n − D real directions of a column open, and noise hides some more;
+but only one point of what they leave is an integer vector. It is the problem of integers.py with the patches in the
+place of the pixels: one reduction serves all columns, and the patches beyond the reduced ones are the check.
 """
 
 from functools import cached_property

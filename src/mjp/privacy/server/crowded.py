@@ -1,8 +1,8 @@
 """Networks with as many patches as dimensions or more, where real-valued equations do not determine the patches.
 
-LayerNorm makes the gradients of tokens sum to zero, so of D dimensions D − 1 count: with N > D − 1 patches some of every
-pixel column stay open, and what MJP masks hides behind the patches that are not masked. Pictures of 8 bits close both
-holes: server/columns.py and server/hidden.py.
+LayerNorm makes the gradients of tokens sum to zero, so of D dimensions D − 1 count: with N ≥ D patches some directions
+of every pixel column stay open, and what MJP masks hides behind the patches that are not masked. Pictures of 8 bits
+close both holes: server/columns.py and server/hidden.py.
 """
 
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def level_equations(view: View, answer: Tensor) -> LevelEquations:
 
 
 def round_columns(view: View, answer: Tensor) -> tuple[Tensor, Tensor]:
-    """(N, P) levels, and (N,) which patches are whole, where nothing is masked: columns that are not keep the answer."""
+    """(N, P) levels, and (N,) which patches are whole, where nothing is masked. Unsolved columns keep the answer."""
     mixing, mixed, target, noise = level_equations(view, answer)
     points, solved = Columns(mixing, noise).solve(mixed, target)
     solved &= ((points >= 0) & (points <= 255)).all(0)

@@ -6,34 +6,26 @@ rows, and real numbers say nothing. But take combinations of pixel columns with 
 
     V c = 0   ⇒   (Kᵀ)⁺ ∂L/∂W c = A c is integer,   and what ∂L/∂W c has off the rows of K is zero
 
-In dozens of rows that is no chance, so lattice reduction finds all such c on some columns (Nguyen and Stern's
-orthogonal lattice). The vectors orthogonal to them are V there, up to a change of basis; A follows up to integer
-combinations of V, and H from both. With H the mixture is public, and server/columns.py solves all columns.
+In dozens of rows that is no chance, so lattice reduction finds all such c on some columns (server/relations.py; the
+orthogonal lattice of Nguyen and Stern). The vectors orthogonal to them are V there, up to a change of basis; A follows
+up to integer combinations of V, and H from both. With H the mixture is public, and server/columns.py solves all
+columns.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mjp.privacy.server.columns import MIN_VALUE, Columns
+from mjp.privacy.server.columns import Columns
 from mjp.privacy.server.integers import nearest_points, reduce_lattice, reduce_rows
+from mjp.privacy.server.relations import UNIT, find_relations
 
-UNIT = 2.0**-10  # to which the rows of a reduction are rounded
-FAR = 1e8  # weight of what is off a span, in reductions that look for the integer vectors within
-ROWS = 40  # of (Kᵀ)⁺, beyond the open ones, that must be integer in a relation
+FAR = 1e8  # weight of what is off a span, in a reduction that looks for the integer vectors within
 MORE = 16  # combinations of pixels beyond two and a half times the hidden rows
-EXCESS = 4.0  # of the misfit of a relation over the noise
-CONFIRMED = 2.0  # the same in all equations
-DAMPING = 1e-2  # weight of the integers that a relation gives, beside its coefficients
-MIN_NOISE = 1e-4  # levels
-WIDE = (2 * math.pi * math.e) ** 0.5  # deviations that a Gaussian is wide
-MARGIN = 30.0  # nats by which relations by chance are improbable
-MAX_TURNS = 4
-SINGLE = 3  # pixels among the samples
+SINGLE = 3  # pixels among them
 POOL = 4  # times as many differences of pixels are looked at as are taken
-SHARP = 3.0  # deviations of the noise that weigh as much as a coefficient of one
+MAX_TURNS = 4
 
 
 class Mixture(NamedTuple):
@@ -83,22 +75,22 @@ def _solve(mixing: Tensor, mixed: Tensor, count: int, target: Tensor, noise: flo
 
 def _hidden_rows(columns: Columns, mixed: Tensor, most: int, samples: Tensor) -> Tensor | None:
     """(h, D) hidden rows that mix (P, m) samples of the columns into `mixed` (D, m)."""
-    relations = _confirmed(columns, mixed, samples, _relations(columns, mixed, samples))
-    count = samples.shape[1] - len(relations)
-    if not 0 < count <= most:
+    relations = find_relations(columns, mixed, samples)
+    number = len(relations)
+    if not 0 < mixed.shape[1] - number <= most:
         return None
     complete = _completed(relations)
     inverse = torch.linalg.inv(complete).round()
     if not torch.equal(complete @ inverse, torch.eye(len(complete), dtype=inverse.dtype)):
         return None
-    relations, within = complete[:-count], inverse[:, -count:].T  # V (h, m), on the samples
+    relations, within = complete[:number], inverse[:, number:].T  # V (h, m), on the samples
     length = (samples @ relations.T).norm(dim=0)
     zero = mixed.new_zeros(len(columns.mixing), len(relations))
     values, holds = columns.solve(mixed @ relations.T, zero, length)
     if not bool(holds.all()):
         return None
     within = reduce_lattice(within @ within.T) @ within
-    points = values @ inverse[:, :-count].T  # A (n, m), up to integer combinations of V
+    points = values @ inverse[:, :number].T  # A (n, m), up to integer combinations of V
     identity = torch.eye(points.shape[1], dtype=points.dtype)
     points = nearest_points(points, within, identity, torch.zeros_like(points), 1)[:, 0]
     rest = mixed - columns.mixing.T @ points
@@ -117,83 +109,6 @@ def _samples(columns: Columns, mixed: Tensor, pairs: Tensor, special: Tensor, co
     zero = mixed.new_zeros(len(columns.mixing), differences.shape[1])
     empty = columns.solve(mixed @ differences, zero, differences.norm(dim=0))[1]
     return torch.cat([identity[:, single], differences[:, ~empty][:, :count]], 1)
-
-
-def _relations(columns: Columns, mixed: Tensor, samples: Tensor) -> Tensor:
-    """(r, m) integer combinations of the samples that hold nothing hidden; `mixed` (D, m)."""
-    tests = _tests(columns, mixed)
-    size, rows = mixed.shape[1], len(tests.whole)
-    misfits = torch.cat([torch.cat([tests.whole @ tests.fractions, tests.outside]).T, -tests.padded], 0)  # (m + s, e)
-    start = torch.eye(size + rows, dtype=mixed.dtype)
-    start[:size, size:] = tests.fractions.T.round()  # smaller numbers to begin with
-    weights = torch.ones_like(start[0])
-    weights[size:] = DAMPING
-    reduced = reduce_rows(torch.cat([start * weights, start @ misfits / SHARP], 1), UNIT) @ start
-    relations = reduced[:, :size]
-    length = (samples @ relations.T).norm(dim=0)
-    misfit = (reduced @ misfits).norm(dim=1) / misfits.shape[1] ** 0.5
-    surprise = tests.surprise(relations, reduced[:, size:], misfit.maximum(length))
-    return relations[(length > 0) & (misfit < EXCESS * length) & (surprise > MARGIN)]
-
-
-class _Tests(NamedTuple):
-    """What a relation c must satisfy: `fractions` c integer up to `whole`, and `outside` c zero, in deviations."""
-
-    fractions: Tensor  # (s, m) levels
-    whole: Tensor  # (s, s) of the errors of integers: off what K leaves open, in deviations
-    outside: Tensor  # (o, m) in deviations
-    spread: Tensor  # (s,) levels
-    open: int  # dimensions that K leaves open
-
-    @property
-    def padded(self) -> Tensor:
-        return torch.cat([self.whole, self.whole.new_zeros(len(self.outside), len(self.whole))]).T
-
-    def surprise(self, relations: Tensor, integers: Tensor, length: Tensor) -> Tensor:
-        """(r,) nats by which it is improbable that any combination as short satisfies them by chance.
-
-        `integers` (r, s): what the fractions are near to; `length` (r,): of the noise over that of one pixel.
-        """
-        size = relations.norm(dim=1)
-        count = relations.shape[1]
-        volume = count / 2 * math.log(math.pi) - math.lgamma(count / 2 + 1) + count * size.log()
-        volume += self.open * integers.norm(dim=1).clamp(min=1).log()
-        chance = (WIDE * torch.outer(length, self.spread)).clamp(max=1).log().sum(1)
-        chance *= 1 - self.open / len(self.spread)
-        typical = torch.outer(size, self.outside.norm(dim=1)) / count**0.5
-        chance += (WIDE * length.unsqueeze(1) / typical).clamp(max=1).log().sum(1)
-        return -(volume + chance)
-
-
-def _tests(columns: Columns, mixed: Tensor) -> _Tests:
-    left, values, right = torch.linalg.svd(columns.mixing)
-    rank = columns.rank
-    inverse = left[:, :rank] / values[:rank] @ right[:rank]
-    spread = (columns.noise * inverse.norm(dim=1)).clamp(min=MIN_NOISE)
-    rows = spread.argsort()[: ROWS + 2 * (len(left) - rank)]
-    inside = torch.linalg.qr(left[rows][:, rank:])[0]
-    off = torch.eye(len(rows), dtype=mixed.dtype) - inside @ inside.T
-    rest = right[rank:] @ mixed
-    strengths, directions = torch.linalg.svd(rest, full_matrices=False)[1:]
-    outside = (strengths.unsqueeze(1) * directions)[:-1]  # without what LayerNorm takes away
-    fractions, deviations = inverse[rows] @ mixed, spread[rows]
-    return _Tests(fractions, off / deviations.unsqueeze(1), outside / columns.noise, deviations, len(left) - rank)
-
-
-def _confirmed(columns: Columns, mixed: Tensor, samples: Tensor, relations: Tensor) -> Tensor:
-    """(r, m) combinations of relations that hold in all equations, to the noise.
-
-    The rows that gave the relations may be blind to masked patches with gradients that are short or alike.
-    """
-    if len(relations) == 0:
-        return relations
-    zero = mixed.new_zeros(len(columns.mixing), len(relations))
-    values = columns.solve(mixed @ relations.T, zero, (samples @ relations.T).norm(dim=0))[0]
-    misfits = (mixed @ relations.T - columns.mixing.T @ values).T / columns.noise  # (r, D)
-    change = reduce_rows(torch.cat([relations, misfits / SHARP], 1), UNIT)
-    relations = change @ relations
-    misfit = (change @ misfits).norm(dim=1) / misfits.shape[1] ** 0.5
-    return relations[misfit < CONFIRMED * (samples @ relations.T).norm(dim=0)]
 
 
 def _completed(relations: Tensor) -> Tensor:
