@@ -75,7 +75,7 @@ def _solve(mixing: Tensor, mixed: Tensor, count: int, target: Tensor, noise: flo
 
 def _hidden_rows(columns: Columns, mixed: Tensor, most: int, samples: Tensor) -> Tensor | None:
     """(h, D) hidden rows that mix (P, m) samples of the columns into `mixed` (D, m)."""
-    relations = find_relations(columns, mixed, samples)
+    relations = find_relations(columns, mixed, samples, max(mixed.shape[1] - most, 1))
     number = len(relations)
     if not 0 < mixed.shape[1] - number <= most:
         return None

@@ -28,10 +28,13 @@ WIDE = (2 * math.pi * math.e) ** 0.5  # deviations that a Gaussian is wide
 MARGIN = 30.0  # nats by which relations by chance are improbable
 
 
-def find_relations(columns: Columns, mixed: Tensor, samples: Tensor) -> Tensor:
-    """(r, m) independent relations of (P, m) samples of the pixel columns; `mixed` (D, m): of the samples."""
+def find_relations(columns: Columns, mixed: Tensor, samples: Tensor, least: int) -> Tensor:
+    """(r, m) independent relations of (P, m) samples of the pixel columns; `mixed` (D, m): of the samples.
+
+    At least so many there must be: fewer are not worth anything.
+    """
     relations = _candidates(columns, mixed, samples)
-    return _confirmed(columns, mixed, samples, relations) if len(relations) else relations
+    return relations[:0] if len(relations) < least else _confirmed(columns, mixed, samples, relations, least)
 
 
 def _candidates(columns: Columns, mixed: Tensor, samples: Tensor) -> Tensor:
@@ -95,7 +98,7 @@ def _tests(columns: Columns, mixed: Tensor) -> _Tests:
     return _Tests(fractions, off / deviations.unsqueeze(1), outside / columns.noise, deviations, len(left) - rank)
 
 
-def _confirmed(columns: Columns, mixed: Tensor, samples: Tensor, relations: Tensor) -> Tensor:
+def _confirmed(columns: Columns, mixed: Tensor, samples: Tensor, relations: Tensor, least: int) -> Tensor:
     """(r, m) combinations of relations that hold in all equations, to the noise.
 
     The rows that gave the relations may be blind to masked patches with gradients that are short or alike. In all
@@ -107,4 +110,5 @@ def _confirmed(columns: Columns, mixed: Tensor, samples: Tensor, relations: Tens
     change = reduce_rows(torch.cat([relations, misfits / SHARP], 1), UNIT)
     relations = change @ relations
     misfit = (change @ misfits).norm(dim=1) / (samples @ relations.T).norm(dim=0)
-    return relations[misfit < CONFIRMED * misfit.median()]
+    limit = max(CONFIRMED * float(misfit.median()), float(misfit.sort().values[least - 1]))
+    return relations[misfit <= limit]
