@@ -6,6 +6,7 @@ but only one point of what they leave is an integer vector. It is the problem of
 place of the pixels: one reduction serves all columns, and the patches beyond the reduced ones are the check.
 """
 
+import math
 from functools import cached_property
 
 import torch
@@ -21,6 +22,8 @@ DEVIATIONS = 10  # of the noise, within which an integer vector satisfies the eq
 SIZE = 200.0  # levels that unknowns may have along directions that are open
 MORE = 40  # unknowns that enter the reduction beyond twice the open directions
 WIDTH = 4  # integer points that are tried for every column
+WIDE = (2 * math.pi * math.e) ** 0.5  # deviations that a Gaussian is wide
+MARGIN = 30.0  # nats by which points that fit by chance are improbable
 
 
 class Columns:
@@ -57,4 +60,14 @@ class Columns:
             error = (points - origin).square().mean(1).sqrt()
         else:
             points, error = integer_points(self._reduced, origin, self.open, target.T, WIDTH, tolerance)
-        return points.T, error < tolerance
+        return points.T, (error < tolerance) & (self._surprise(error) > MARGIN)
+
+    def _surprise(self, error: Tensor) -> Tensor:
+        """(c,) nats by which it is improbable that some integer vector has so small an error (rms) by chance.
+
+        Along the open directions vectors have `SIZE` to choose from; in every other one a chance fits as often as a
+        Gaussian as wide as the error fills the space between two integers.
+        """
+        count = len(self.open)
+        width = (WIDE * error.clamp(min=MIN_NOISE)).clamp(max=1)
+        return -(len(self.mixing) - count) * width.log() - count * math.log(WIDE * SIZE)

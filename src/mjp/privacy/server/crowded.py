@@ -18,7 +18,7 @@ from mjp.privacy.server.linear import OpenSystem
 from mjp.privacy.server.view import View
 
 ROUNDING = 2.0  # noise of sums over their relative rounding errors
-MIN_ROUNDING = 2.0**-23  # pixels are float32 before they are normalised, whatever the gradients are
+SINGLE = 2.0**-23  # of float32, which pixels often are before they are normalised, whatever the gradients are
 ATTEMPTS = (1.0, 4.0, 16.0)  # times that noise
 
 
@@ -33,7 +33,7 @@ class LevelEquations(NamedTuple):
     mixing: Tensor  # K (n, D): gradients of the unmasked patches and, if some are masked, ∂L/∂E_unk
     mixed: Tensor  # (D, P)
     target: Tensor  # (n, P) levels near which A is expected
-    noise: float  # deviation of the numbers of `mixed`
+    noises: tuple[float, ...]  # deviations of the numbers of `mixed` to try
 
 
 def level_equations(view: View, answer: Tensor) -> LevelEquations:
@@ -45,15 +45,21 @@ def level_equations(view: View, answer: Tensor) -> LevelEquations:
         target = torch.cat([target, answer[mask].mean(0, keepdim=True)])
     mean, std = (255 * numbers for numbers in normalisation(view))  # (P,)
     mixed = view.projection * std + torch.outer(mixing.sum(0), mean)
-    noise = ROUNDING * max(view.resolution, MIN_ROUNDING) * float(mixed.square().mean().sqrt())
-    return LevelEquations(mixing, mixed, target, noise)
+    scale = ROUNDING * float(mixed.square().mean().sqrt())
+    noises = tuple(scale * max(view.resolution, SINGLE) * factor for factor in ATTEMPTS)
+    if view.resolution < SINGLE:
+        noises = (scale * view.resolution, *noises)
+    return LevelEquations(mixing, mixed, target, noises)
 
 
 def round_columns(view: View, answer: Tensor) -> tuple[Tensor, Tensor]:
     """(N, P) levels, and (N,) which patches are whole, where nothing is masked. Unsolved columns keep the answer."""
-    mixing, mixed, target, noise = level_equations(view, answer)
-    points, solved = Columns(mixing, noise).solve(mixed, target)
-    solved &= ((points >= 0) & (points <= 255)).all(0)
+    mixing, mixed, target, noises = level_equations(view, answer)
+    for noise in noises:
+        points, solved = Columns(mixing, noise).solve(mixed, target)
+        solved &= ((points >= 0) & (points <= 255)).all(0)
+        if bool(solved.all()):
+            break
     return torch.where(solved, points, answer), torch.full_like(view.mask, bool(solved.all()))
 
 
@@ -62,11 +68,11 @@ def uncover_cosets(view: View, answer: Tensor) -> tuple[OpenSystem, Cosets] | No
     it.
     """
     mask = view.mask
-    mixing, mixed, target, noise = level_equations(view, answer)
+    mixing, mixed, target, noises = level_equations(view, answer)
     pixels = torch.arange(mixed.shape[1]).view(3, *view.patch)
     pairs = torch.stack([pixels[:, :, :-1].flatten(), pixels[:, :, 1:].flatten()])
-    for factor in ATTEMPTS:
-        mixture = uncover(mixing, mixed, int(mask.sum()) - 1, pairs, target=target, noise=factor * noise)
+    for noise in noises:
+        mixture = uncover(mixing, mixed, int(mask.sum()) - 1, pairs, target=target, noise=noise)
         if mixture is not None:
             break
     else:

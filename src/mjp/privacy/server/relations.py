@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mjp.privacy.server.columns import Columns
+from mjp.privacy.server.columns import MARGIN, MIN_NOISE, WIDE, Columns
 from mjp.privacy.server.integers import reduce_rows
 
 UNIT = 2.0**-10  # to which the rows of a reduction are rounded
@@ -23,9 +23,6 @@ SHARP = 3.0  # deviations of the noise that weigh as much as a coefficient of on
 DAMPING = 1e-2  # weight of the integers a beside the coefficients c
 EXCESS = 4.0  # of a misfit over the noise
 CONFIRMED = 1.5  # the same in all equations, over the median
-MIN_NOISE = 1e-4  # levels
-WIDE = (2 * math.pi * math.e) ** 0.5  # deviations that a Gaussian is wide
-MARGIN = 30.0  # nats by which relations by chance are improbable
 
 
 def find_relations(columns: Columns, mixed: Tensor, samples: Tensor, least: int) -> Tensor:
