@@ -12,6 +12,10 @@ neighbouring pixels, which in pictures are sparse; and the first LayerNorm (serv
 its span. A patch counts as recovered only if all its pixels come out integer, within 0 … 255, and the prior does not
 expect a smaller error from the answer of the closed form, which the other patches keep. In small networks the
 activations of the first MLP then solve for all patches together, from there.
+
+With as many patches as dimensions or more (server/crowded.py) linear equations do not even give a and F. Integers do:
+one reduction over the patches solves every pixel of a plain network, and of a masked one after a second reduction has
+found which combinations of pixels hold nothing of the masked patches.
 """
 
 from importlib.util import find_spec

@@ -48,7 +48,7 @@ def open_system(view: View) -> OpenSystem:
         raise Refused("no row of the position gradient is zero: nothing was masked, use the direct attack")
     if not bool(view.unknown.any()):
         raise Refused("the update lacks the gradient of E_unk, or it is zero, but it holds the sum of the masked rows")
-    if cells > len(view.weight):
+    if cells >= len(view.weight):  # LayerNorm takes one dimension away
         raise Refused(
             f"{cells} patches and only {len(view.weight)} equations for each pixel: what is masked hides behind the "
             "others; lattice finds it for pictures of 8 bits"
