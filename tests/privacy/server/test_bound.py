@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mjp.common.errors import InputError
-from mjp.privacy.server.bound import bound_gain, eigenvalues, least_error, least_error_of_any, most_nats, right_choice
+from mjp.privacy.server.bound import bound_gain, eigenvalues, least_error, least_share, most_nats, right_choice
 from mjp.privacy.server.prior import Prior, fit_prior
 
 
@@ -100,10 +100,27 @@ def test_the_bound_for_any_prior_holds_where_the_gaussian_one_does_not(share: fl
     odds = math.log(share / (1 - share)) + 2 * seen / sigma**2
     errors = (torch.sigmoid(odds) - white).square()
     guess = share * (1 - share)
-    least = least_error_of_any(guess, most_nats(sigma, rounds))
+    least = guess * least_share(sigma, rounds)
     assert least < float(errors.mean()) < guess
     if share == 0.5:  # where the bound is nearly reached
         assert guess - float(errors.mean()) > 0.8 * (guess - least)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_attacker_with_a_list_of_pictures_keeps_less_than_the_bound(seed: int) -> None:
+    """Six pictures, their probabilities and their clipped gradients are arbitrary and public; the attack is exact."""
+    generator = torch.Generator().manual_seed(seed)
+    sigma = 1.5
+    pictures = torch.rand(6, 4, generator=generator)
+    belief = torch.rand(6, generator=generator).softmax(0)
+    gradients = torch.nn.functional.normalize(torch.randn(6, 2, generator=generator), dim=1)
+    number = torch.multinomial(belief, 100_000, replacement=True, generator=generator)
+    seen = gradients[number] + sigma * torch.randn(len(number), 2, generator=generator)
+    likelihood = -torch.cdist(seen, gradients).square() / (2 * sigma**2)
+    answers = (likelihood + belief.log()).softmax(1) @ pictures
+    errors = (answers - pictures[number]).square().sum(1).mean()
+    guess = (belief @ pictures - pictures[number]).square().sum(1).mean()
+    assert least_share(sigma) < float(errors / guess) < 1
 
 
 def test_the_right_one_of_ten_is_picked_no_more_often_than_the_bound_says() -> None:

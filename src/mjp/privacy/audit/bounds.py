@@ -37,4 +37,4 @@ def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _decibels(value: float | None) -> str:
-    return "any amount" if value is None else f"{value:.2g} dB"
+    return "any amount" if value is None else f"{value:.3g} dB"

@@ -2,18 +2,21 @@
 
 A picture x takes part in R rounds. In each the server gets the sum of clipped gradients, that of x of norm at most C,
 plus Gaussian noise of deviation σC on every coordinate; it may choose the weights of a round after what it saw before,
-and may know every other picture. Against the same sums without x, every round has
+and may know every other picture. y are all updates, p(y|x) their density.
 
-    KL(with x ‖ without x) = ‖gradient of x‖² / (2 σ² C²) ≤ 1 / (2 σ²)
+Pictures of any kind. Two candidates x, x' move a round's sum apart by at most 2C, so that the overlap of their updates,
+∫ √(p(y|x) p(y|x')) dy, is at least exp(−1 / (2σ²)) in a round and exp(−R / (2σ²)) in all. Draw x from any distribution,
+and x, x' from what the attacker believes after y. Its mean squared error is at least
 
-and rounds add up (chain rule), so all updates together carry at most R / (2 σ²) nats about x: the mutual information is
-the smallest mean divergence from any one distribution. Two theorems turn nats into squared error:
+    ½ E ‖x − x'‖² = ½ ∬ ‖x − x'‖² ∫ p(y|x) p(y|x') / p(y) dy dP(x) dP(x') ≥ exp(−R / σ²) · ½ ∬ ‖x − x'‖² dP(x) dP(x')
 
-- If x is drawn from a Gaussian, no attack has a smaller mean squared error than its rate-distortion function: reverse
-  water-filling over the eigenvalues of the covariance (Cover and Thomas, 2006, 10.3.3).
-- If x is drawn from any distribution on [0, 1]^d, whatever the attacker knows of it beforehand, I nats lower its mean
-  squared error per pixel by at most I / 2: the mean of a variable with values in an interval of length l moves by at
-  most l √(KL / 2) (Donsker and Varadhan, Hoeffding), and a direction of norm 1 has l ≤ √d.
+by Cauchy and Schwarz (∫ pp'/p(y) ≥ (∫ √(pp'))²), and the last integral is the error of its best guess without updates.
+So R updates gain at most 10 log10(e) · R / σ² dB, whatever the attacker knows beforehand.
+
+Pictures like the prior. Against the same sums without x a round diverges by ‖gradient of x‖² / (2σ²C²) ≤ 1 / (2σ²), and
+rounds add up (chain rule): the updates carry at most R / (2σ²) nats about x. If x is drawn from a Gaussian, no attack
+has a smaller mean squared error than its rate-distortion function: reverse water-filling over the eigenvalues of the
+covariance (Cover and Thomas, 2006, 10.3.3).
 
 Both are about the mean squared error over pictures, not about the luckiest picture, and about exact Gaussian noise.
 `right_choice` is about single pictures: how often an attacker with a list of candidates picks the right one.
@@ -35,7 +38,7 @@ class Bound(NamedTuple):
 
     nats: float
     gaussian: float  # if pictures are distributed as the Gaussian prior
-    any_prior: float  # whatever pictures are like, over a guess as good as the prior's; infinite: no bound
+    any_prior: float  # whatever pictures are like, over the best guess of an attacker who knows it
 
 
 def bound_gain(prior: Prior, sigma: float, rounds: int = 1) -> Bound:
@@ -49,7 +52,7 @@ def bound_gain(prior: Prior, sigma: float, rounds: int = 1) -> Bound:
     nats = most_nats(sigma, rounds)
     spectrum = eigenvalues(prior)
     gaussian = decibels(float(spectrum.sum()), least_error(spectrum, nats))
-    return Bound(nats, gaussian, decibels(prior.variance, least_error_of_any(prior.variance, nats)))
+    return Bound(nats, gaussian, decibels(1.0, least_share(sigma, rounds)))
 
 
 def most_nats(sigma: float, rounds: int = 1) -> float:
@@ -76,9 +79,9 @@ def least_error(variances: Tensor, nats: float) -> float:
     return float(values.minimum(level).sum())
 
 
-def least_error_of_any(guess: float, nats: float) -> float:
-    """The smallest mean squared error per pixel, for pictures of any kind of which an attacker's guess has `guess`."""
-    return max(0.0, guess - nats / 2)
+def least_share(sigma: float, rounds: int = 1) -> float:
+    """The share of the guess's mean squared error that every attack keeps, for pictures of any kind."""
+    return math.exp(-2 * most_nats(sigma, rounds))
 
 
 def eigenvalues(prior: Prior) -> Tensor:
