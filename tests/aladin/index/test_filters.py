@@ -12,7 +12,7 @@ from mjp.aladin.index.filters import Filter, make_filter, read_day
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.common.errors import InputError
-from mjp.pictures.dates import date_taken
+from mjp.pictures.dates import LATEST, date_taken
 
 
 def names(index: Index, where: Filter) -> set[str]:
@@ -67,6 +67,19 @@ def test_what_was_added_today_stays_added_today(index: Index, model: Aladin, tmp
     assert {path.name for path, added in before.items() if after[path.name] != added} == {"3.png"}
 
 
+def test_dates_beyond_what_a_catalogue_holds(index: Index, model: Aladin, tmp_path: Path) -> None:
+    far = tmp_path / "pictures/a/1.png"
+    os.utime(far, ns=(0, nanoseconds(2400, 1, 1)))
+    if far.stat().st_mtime_ns <= LATEST:
+        pytest.skip("this file system holds no such time either")
+    for linked in (1, 0):  # the second time it is unchanged
+        again, report = take_in(tmp_path / "pictures", tmp_path / "index", model)
+        assert (report.linked, report.unchanged) == (linked, 4 - linked)
+    assert names(again, make_filter(since="2200")) == names(again, make_filter(since="3000")) == {"1.png"}
+    assert names(again, make_filter(until="9999-12-31")) == names(again, make_filter(until="9999"))
+    assert len(names(again, make_filter(until="9999"))) == 3
+
+
 def test_days_months_and_years() -> None:
     assert read_day("2024", "--since") == (nanoseconds(2024, 1, 1), nanoseconds(2025, 1, 1))
     assert read_day("2024-2", "--since") == (nanoseconds(2024, 2, 1), nanoseconds(2024, 3, 1))
@@ -79,7 +92,10 @@ def test_days_months_and_years() -> None:
             read_day(text, "--since")
 
 
-@pytest.mark.parametrize("text", ["0000:00:00 00:00:00", "    :  :     :  :  ", "", "2020-02-29", "2020:02:30 0:00:00"])
+@pytest.mark.parametrize(
+    "text",
+    [*("0000:00:00 00:00:00", "    :  :     :  :  ", "", "2020-02-29", "2020:02:30 0:00:00"), "9999:12:31 23:59:59"],
+)
 def test_a_camera_without_a_clock_says_nothing(text: str) -> None:
     picture = Image.new("RGB", (4, 4))
     picture.getexif()[ExifTags.Base.DateTime] = text

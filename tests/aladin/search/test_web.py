@@ -9,11 +9,13 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
+from aladin.gallery import draw_picture, take_in
 from aladin.search.site import QUERY, Site, make_site
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
 from mjp.aladin.search.explain import Word
 from mjp.aladin.search.local import LocalGallery
+from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.web import files
 from mjp.aladin.search.web.parameters import MAX_QUERY, Defaults
 from mjp.common.errors import InputError
@@ -161,6 +163,19 @@ def test_the_api_agrees_with_the_search(site: Site) -> None:
     assert site.get(f"/api/pictures/{matches[0].id}").json()["paths"] == [str(matches[0].paths[0])]
     assert site.get("/api/status").json()["pictures"] == 8
     assert site.get("/api/nothing").json() == {"error": "Not found."}
+
+
+def test_programs_can_open_the_paths_of_any_name(model: Aladin, tmp_path: Path) -> None:
+    for number, name in enumerate(("new\nline.png", "3.04\u202fPM.png", "tab\t.png")):
+        draw_picture(tmp_path / "pictures" / name, number)
+    take_in(tmp_path / "pictures", tmp_path / "index", model)
+    site = Site(tmp_path, PictureSearch(tmp_path / "index", model), Defaults())
+    matches = site.get("/api/search?q=sky").json()["matches"]
+    assert len(matches) == 3
+    for match in matches:
+        assert Path(match["paths"][0]).is_file()
+        entry = site.get(f"/api/pictures/{match['id']}").json()
+        assert entry == {name: match[name] for name in ("id", "paths", "date")}
 
 
 def test_a_folder_limits_the_search_and_is_never_opened(site: Site) -> None:

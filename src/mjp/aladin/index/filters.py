@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mjp.aladin.index.catalogue import prefix_of
 from mjp.common.errors import InputError, shorten
+from mjp.pictures.dates import bounded
 
 UNITS = {"d": timedelta(days=1), "w": timedelta(weeks=1)}
 
@@ -78,6 +79,8 @@ def read_day(text: str, flag: str) -> tuple[int, int]:
 
 
 def _after(start: datetime, month: int | None, day: int | None) -> datetime:
+    if start.year == datetime.max.year:
+        return datetime.max
     if day is not None:
         return start + timedelta(days=1)
     if month is not None:
@@ -86,4 +89,4 @@ def _after(start: datetime, month: int | None, day: int | None) -> datetime:
 
 
 def _nanoseconds(time: datetime) -> int:
-    return int(time.timestamp()) * 10**9
+    return bounded(int(time.timestamp()) * 10**9)

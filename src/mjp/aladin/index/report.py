@@ -6,7 +6,7 @@ from typing import Any
 
 from mjp.aladin.index.catalogue import File
 from mjp.aladin.index.store import Index
-from mjp.common.terminal import printable
+from mjp.common.terminal import as_text
 
 
 @dataclass
@@ -34,9 +34,9 @@ class IndexReport:
             "unchanged": self.unchanged,
             "contact_sheets": self.sheets,
             "repaired": self.repaired,
-            "unreadable": {printable(file.path): file.problem for file in self.unreadable},
-            "closed_folders": {printable(path): reason for path, reason in self.closed.items()},
-            "missing": [printable(path) for path in self.missing],
+            "unreadable": {as_text(file.path): file.problem for file in self.unreadable},
+            "closed_folders": {as_text(path): reason for path, reason in self.closed.items()},
+            "missing": [as_text(path) for path in self.missing],
             "pruned": self.pruned,
         }
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mjp.common.errors import InputError
 from mjp.common.files import open_regular
 from mjp.common.terminal import printable
+from mjp.pictures.dates import bounded
 from mjp.pictures.decode import EXTENSIONS, is_picture
 
 
@@ -45,4 +46,4 @@ def file_state(path: Path) -> tuple[int, int]:
         stat = path.stat()
     except OSError:
         return 0, 0
-    return stat.st_size, stat.st_mtime_ns
+    return stat.st_size, bounded(stat.st_mtime_ns)

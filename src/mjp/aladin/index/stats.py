@@ -6,7 +6,7 @@ from typing import Any
 
 from mjp.aladin.index.chunks import chunk_path
 from mjp.aladin.index.store import Index
-from mjp.common.terminal import printable
+from mjp.common.terminal import as_text, printable
 
 
 def index_stats(index: Index) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def index_stats(index: Index) -> dict[str, Any]:
         "bytes": index.bytes(),
         **asdict(index.config),
         "changed": changed,
-        "unreadable": {printable(file.path): file.problem for file in files if file.problem is not None},
+        "unreadable": {as_text(file.path): file.problem for file in files if file.problem is not None},
         "damaged": damaged,
         "files_without_codes": len(index.catalogue.lost()),
     }
@@ -35,7 +35,7 @@ def stats_text(index: Index, stats: dict[str, Any]) -> str:
         f"mask ratio  {stats['mask_ratio']:g}",
         f"created     {stats['created']}, last changed {stats['changed']}",
         f"unreadable  {len(stats['unreadable'])}",
-        *(f"  {path}: {problem}" for path, problem in stats["unreadable"].items()),
+        *(f"  {printable(path)}: {problem}" for path, problem in stats["unreadable"].items()),
     ]
     if stats["damaged"] or stats["files_without_codes"]:
         count = stats["files_without_codes"]

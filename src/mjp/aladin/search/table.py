@@ -6,7 +6,7 @@ from typing import Any
 from mjp.aladin.index.duplicates import Group
 from mjp.aladin.search.explain import Word
 from mjp.aladin.search.two_stage import Match
-from mjp.common.terminal import printable
+from mjp.common.terminal import as_text, printable
 
 
 def match_table(matches: list[Match], words: dict[str, list[Word]]) -> str:
@@ -27,12 +27,16 @@ def match_entries(matches: list[Match], words: dict[str, list[Word]]) -> list[di
     """Matches as JSON, with the words that were explained; the date in local time."""
     entries = []
     for match in matches:
-        date = datetime.fromtimestamp(match.date / 1e9).isoformat(timespec="seconds")
-        entry = {**match._asdict(), "paths": [printable(path) for path in match.paths], "date": date}
+        entry = {**match._asdict(), "paths": [as_text(path) for path in match.paths], "date": iso_date(match.date)}
         if match.id in words:
             entry["words"] = word_entries(words[match.id])
         entries.append(entry)
     return entries
+
+
+def iso_date(nanoseconds: int) -> str:
+    """A time since 1970 as 2026-05-17T14:03:59, in local time."""
+    return datetime.fromtimestamp(nanoseconds / 1e9).isoformat(timespec="seconds")
 
 
 def word_entries(words: list[Word]) -> list[dict[str, Any]]:
@@ -53,7 +57,7 @@ def group_entries(groups: list[Group]) -> list[dict[str, Any]]:
         {
             "similarity": group.similarity,
             "pictures": [
-                {"id": entry.id, "paths": [printable(path) for path in entry.paths]} for entry in group.pictures
+                {"id": entry.id, "paths": [as_text(path) for path in entry.paths]} for entry in group.pictures
             ],
         }
         for group in groups

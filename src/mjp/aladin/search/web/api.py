@@ -7,9 +7,9 @@ from starlette.responses import JSONResponse, Response
 
 from mjp import __version__
 from mjp.aladin.search.searcher import PictureSearch
-from mjp.aladin.search.table import match_entries, word_entries
+from mjp.aladin.search.table import iso_date, match_entries, word_entries
 from mjp.aladin.search.web.parameters import Defaults, query_text, read_request
-from mjp.common.terminal import printable
+from mjp.common.terminal import as_text
 
 
 class Api:
@@ -39,7 +39,8 @@ class Api:
         entry = self.searcher.entry(name)
         if entry is None:
             return missing()
-        return json_answer({**entry._asdict(), "paths": [printable(path) for path in entry.paths]})
+        paths = [as_text(path) for path in entry.paths]
+        return json_answer({"id": entry.id, "paths": paths, "date": iso_date(entry.date)})
 
     def explain(self, http: HttpRequest) -> Response:
         words = self.searcher.explain(query_text(http.query_params), http.path_params["id"])
