@@ -137,6 +137,22 @@ def test_sheets_among_the_pictures_are_passed_over(home: Path, capsys: pytest.Ca
     assert "only contact sheets" in capsys.readouterr().err
 
 
+def test_one_of_two_paths_can_be_removed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(home / "pictures/a/01.png", home / "pictures/copy.png")
+    index()
+    assert main(["aladin", "delete", "index", "pictures/copy.png"]) == 0
+    assert "0 pictures and 1 paths removed, 4 pictures left" in capsys.readouterr().out
+
+
+def test_what_pipes_must_not_read_is_said_on_standard_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index()
+    capsys.readouterr()
+    assert main(["aladin", "search", "index", "sky " * 200, "--paths", "-k", "1"]) == 0
+    answer = capsys.readouterr()
+    assert "words were not read" in answer.err
+    assert len(answer.out.splitlines()) == 1
+
+
 def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index()
     assert main(["aladin", "delete", "index", "pictures/a/01.png", "nowhere"]) == 2
@@ -147,7 +163,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
     shutil.rmtree(home / "pictures")  # an entry can be deleted when its file has gone
     assert main(["aladin", "delete", "index", "pictures/b"]) == 0
     assert len(Index(home / "index")) == 0
-    assert "2 pictures removed, 0 left" in capsys.readouterr().out
+    assert "2 pictures and 2 paths removed, 0 pictures left" in capsys.readouterr().out
     assert main(["aladin", "stats", "index"]) == 0
     assert "per picture" not in capsys.readouterr().out  # there is none
 
@@ -156,7 +172,7 @@ def test_delete_by_path_folder_and_id(home: Path, capsys: pytest.CaptureFixture[
     ("arguments", "sentence"),
     [
         (["search", "index", "?!"], "contains no word"),
-        (["search", "index"], "search with a query in words, a picture"),
+        (["search", "index"], "search with a query in words, with a picture"),
         (["search", "index", "sky", "--since", "yesterday"], "--since 'yesterday' is not a date"),
         (["search", "index", "sky", "--until", "2024-13"], "--until '2024-13' is not a date"),
         (["search", "index", "sky", "--offset", "-1"], "--offset must be a whole number from 0"),

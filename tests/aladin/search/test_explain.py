@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
+import mjp.aladin.search.explain as module
 from aladin.gallery import take_in
 from mjp.aladin.index.store import Index
 from mjp.aladin.model.aladin import Aladin
@@ -170,6 +171,22 @@ def test_only_a_word_whose_map_has_a_peak_gets_a_frame() -> None:
     picture = Image.new("RGB", (160, 160))
     words = [Word("dog", 0.9, peaked, 5, False), Word("the", 0.1, flat, 2, False, peaked=False)]
     assert draw_frames(picture, words, (4, 4)).tobytes() == draw_frames(picture, words[:1], (4, 4)).tobytes()
+
+
+def test_a_map_without_a_peak_shows_neither_a_frame_nor_strong_light() -> None:
+    heat = torch.full((16,), 0.3)
+    heat[10] = 0.35
+    word, grey = Word("dog", 1.0, heat, 10, False, peaked=False), Image.new("RGB", (200, 200), "#808080")
+    light = np.array(draw_heat(grey, word, (4, 4), torch.zeros(16, dtype=torch.bool))).astype(float)
+    assert (light[:, :, 0] == light[:, :, 2]).all()  # the frame would be orange
+    assert light[25, 25].mean() > 0.7 * light[125, 125].mean()
+
+
+def test_words_that_name_nothing_point_nowhere(model: Aladin, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "has_peak", lambda heat: True)
+    stored = stored_picture(Index(indexed), 0)
+    words = explain(stored, model, "The sky on a hill", model.encode_texts(["The sky on a hill"]))
+    assert [word.text for word in words if word.place is not None] == ["sky", "hill"]
 
 
 def test_a_word_that_hardly_counts_points_nowhere(model: Aladin, indexed: Path) -> None:

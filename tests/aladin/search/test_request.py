@@ -23,6 +23,11 @@ from mjp.common.errors import InputError
         ("+ beach", "+beach"),
         ("- people + beach", "-people +beach"),
         ("  ", ""),
+        ("beach – people", "+beach -people"),
+        ("beach — people", "+beach -people"),
+        ("beach + + sunset", "+beach +sunset"),
+        ("+ + beach", "+beach"),
+        ("beach + - people", "+beach -people"),
         ("sky - ", "+sky -"),
     ],
 )

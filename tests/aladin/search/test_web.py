@@ -112,6 +112,8 @@ def test_the_page_says_when_it_has_not_read_all_of_a_query(site: Site) -> None:
     assert not cut("?!")
     assert cut("red sky " * 60)  # more words than the model reads
     assert cut("sky" + "!" * MAX_QUERY)
+    assert "not read" in site.get(f"/api/search?q=sky{'!' * MAX_QUERY}").json()["notes"][0]
+    assert site.get("/api/search?q=sky").json()["notes"] == []
 
 
 def test_pages_go_through_all_matches_once(site: Site) -> None:
@@ -122,6 +124,17 @@ def test_pages_go_through_all_matches_once(site: Site) -> None:
     assert "page=3" not in second
     ids = [match["id"] for page in (1, 2) for match in site.get(f"/api/search?q=sky&page={page}").json()["matches"]]
     assert len(set(ids)) == len(ids) == 8
+    beyond = site.page("sky", "&page=9")
+    assert "beyond the last of 8 matches" in beyond
+    assert 'href="/?q=sky">To the first page' in beyond
+
+
+def test_words_that_name_nothing_get_no_map(site: Site) -> None:
+    page = site.get(f"/picture/{site.id()}?q=the+sky").text
+    assert "matches the word sky" in page
+    assert "matches the word the" not in page
+    assert "Words that name nothing add to the score too: the " in page
+    assert 'word=1"' in page  # maps are numbered by the place of their word in the query
 
 
 def test_similar_pictures_start_with_the_picture_itself(site: Site) -> None:
@@ -140,8 +153,9 @@ def test_similar_pictures_start_with_the_picture_itself(site: Site) -> None:
         ("/api/search?q=sky&k=0", "k must be a whole number from 1 to 100,"),
         ("/api/search?q=sky&k=9999999999", "k must be"),
         ("/api/search?q=sky&page=-1", "page must be"),
-        ("/api/search?q=sky&sort=name", "--sort must be score or date"),
-        ("/api/search?q=sky&since=yesterday", "is not a date"),
+        ("/api/search?q=sky&sort=name", "sort must be score or date"),
+        ("/api/search?q=sky&since=yesterday", "since 'yesterday' is not a date"),
+        ("/api/search?q=sky&added_since=x", "added_since 'x' is not a date"),
         ("/api/search?q=-+sky", "something to look for"),
         ("/api/search?q=%3F", "contains no word"),
     ],
@@ -150,6 +164,7 @@ def test_a_bad_question_gets_a_sentence(site: Site, address: str, sentence: str)
     answer = site.get(address)
     assert answer.status_code == 400
     assert sentence in answer.json()["error"]
+    assert "--" not in answer.json()["error"]  # an address has no options
 
 
 def test_the_api_agrees_with_the_search(site: Site) -> None:

@@ -2,14 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from mjp.aladin.index.store import Index
 from mjp.aladin.index.thumbnails import forget_thumbnails
 from mjp.common.errors import InputError
 
 
-def delete_pictures(index: Index, names: Sequence[str]) -> int:
-    """Remove pictures by path, by folder or by id, all of them or none; how many were removed."""
+class Removed(NamedTuple):
+    """How much has left an index."""
+
+    pictures: int
+    paths: int  # also those of pictures that are at another path too and stay
+
+
+def delete_pictures(index: Index, names: Sequence[str]) -> Removed:
+    """Remove pictures by path, by folder or by id, all of them or none."""
     if not names or not all(names):  # "" would be the present folder, and all that is below it
         raise InputError("name at least one picture, folder or id to remove, and none of them empty")
     paths, ids = list[Path](), list[str]()
@@ -19,10 +27,10 @@ def delete_pictures(index: Index, names: Sequence[str]) -> int:
             raise InputError(f"{name} is neither a path nor an id in {index.folder}: nothing was removed")
         paths += below
         ids += [] if below else [name]
-    before = len(index)
+    before = Removed(len(index), len(index.catalogue.files()))
     index.delete(paths, ids)
     forget_thumbnails(index.folder)
-    return before - len(index)
+    return Removed(before.pictures - len(index), before.paths - len(index.catalogue.files()))
 
 
 def _absolute(name: str) -> Path:

@@ -4,7 +4,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from mjp.aladin.search.explain import Word
+from mjp.aladin.search.explain import PEAK, Word
 from mjp.pictures.sheet import fit_text
 
 # from Okabe and Ito's colours, which most people can distinguish; dark enough for white letters
@@ -26,8 +26,8 @@ def draw_frames(picture: Image.Image, words: list[Word], grid: tuple[int, int]) 
     draw = ImageDraw.Draw(drawn)
     words_of_patch: dict[int, list[str]] = {}
     for word in words:
-        if word.peaked and not word.hidden:
-            words_of_patch.setdefault(word.patch, []).append(word.text)
+        if word.place is not None:
+            words_of_patch.setdefault(word.place, []).append(word.text)
     for number, patch in enumerate(words_of_patch):
         draw.rectangle(box(patch, grid, picture.size), outline=COLOURS[number % len(COLOURS)], width=3)
     labels: list[tuple[float, float, float]] = []
@@ -57,14 +57,17 @@ def _place(
 
 
 def draw_heat(picture: Image.Image, word: Word, grid: tuple[int, int], hidden: Tensor) -> Image.Image:
-    """The picture, bright where it matches the word; patches without a place stay dark."""
+    """The picture, bright where it matches the word; patches without a place stay dark.
+
+    A map without a peak is not stretched: differences that mean nothing are not made visible.
+    """
     heat = word.heat.masked_fill(hidden, -torch.inf)
     finite = heat[heat.isfinite()]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    share = ((heat - low) / max(high - low, 1e-6)).clamp(0, 1)
+    share = (1 - (high - heat) / max(high - low, PEAK)).clamp(0, 1)
     levels = (255 * (0.15 + 0.85 * share)).round().byte().view(grid)
     light = Image.fromarray(levels.numpy()).resize(picture.size, Image.Resampling.BICUBIC)
     lit = Image.composite(picture, Image.new("RGB", picture.size), light)
-    if not word.hidden:
-        ImageDraw.Draw(lit).rectangle(box(word.patch, grid, picture.size), outline="#ffb454", width=3)
+    if word.place is not None:
+        ImageDraw.Draw(lit).rectangle(box(word.place, grid, picture.size), outline="#ffb454", width=3)
     return lit

@@ -6,7 +6,8 @@ the encoders have mixed patches with patches and words with words. The map of a 
 encoded alone and from windows of the picture encoded alone (see windows), which takes the picture's file; its best
 patch is drawn. Without the file, or with hidden positions, the map uses the mixed tokens.
 
-A word points somewhere only if it counts in the score (a weighted score says how much) and its map has a peak.
+A word points somewhere only if it names something, counts in the score (a weighted score says how much), and its map
+has a peak.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ from mjp.aladin.search.windows import ZOOM, word_maps
 from mjp.pictures.decode import first_readable
 
 LEAST_WEIGHT = 0.5  # of the mean weight of the query's words
+STOP_WORDS = frozenset(  # they name nothing that could be pointed to
+    words_of(
+        "a an the this that these those some and or but of on in at to by for from with without into onto over under "
+        "near is are was were be being it its his her their he she they who which there as while"
+    )
+)
 PEAK = 0.2  # how far the best value of a map must be above the median: a word that nothing answers has a flat map
 
 
@@ -38,6 +45,11 @@ class Word(NamedTuple):
     patch: int  # the best one
     hidden: bool  # whether that patch has no place, because it was encoded under E_unk
     peaked: bool = True  # whether the word counts and that patch stands out: otherwise it points nowhere
+
+    @property
+    def place(self) -> int | None:
+        """The patch that the word points to; None if it points nowhere."""
+        return self.patch if self.peaked and not self.hidden else None
 
 
 class Stored(NamedTuple):
@@ -75,11 +87,16 @@ def explain(
         maps = [heat.masked_fill(padding[:, 0], -torch.inf) for heat in alone]
     best = [int(heat.argmax()) for heat in maps]
     weights = query.tokens[0][query.valid[0]].cpu().norm(dim=-1)  # all 1 if words are not weighted
-    counts = [bool(weights[columns].mean() >= LEAST_WEIGHT * weights.mean()) for _, columns in pieces]
+    heavy = [bool(weights[columns].mean() >= LEAST_WEIGHT * weights.mean()) for _, columns in pieces]
+    counts = [weighs and not is_stop_word(word) for weighs, (word, _) in zip(heavy, pieces, strict=True)]
     return [
         Word(word, score, heat, patch, bool(picture.unknown[0, patch]), count and has_peak(heat))
         for (word, _), score, heat, patch, count in zip(pieces, scores, maps, best, counts, strict=True)
     ]
+
+
+def is_stop_word(word: str) -> bool:
+    return word.lower() in STOP_WORDS
 
 
 def has_peak(heat: Tensor) -> bool:

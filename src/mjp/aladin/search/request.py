@@ -1,6 +1,7 @@
 """What somebody asks an index: words, pictures, or a sum of both, and which of the answers to show.
 
-"beach + sunset - people"   terms with signs: a sign stands at the start of a word and is followed by the next term
+"beach + sunset - people"   terms with signs: a sign stands at the start of a word and is followed by the next term;
+                            a dash of any length is a minus, since keyboards of phones write them
 
 A term is encoded alone and the vectors are added, those with a minus taken off by half: at full weight the answers lose
 much of what should be there too. Only words can be aligned with patches, so a query with a picture or a minus is
@@ -26,7 +27,7 @@ Sort = Literal["score", "date"]
 MAX_TERMS = 16
 MAX_RANK = 10_000  # how deep one may page
 MINUS = 0.5  # weight of a term that is taken off
-SIGN = re.compile(r"(?:^|(?<=\s))([+\-−])\s*(?=\S)")
+SIGN = re.compile(r"(?:^|(?<=\s))([+\-−–—])\s*(?=\S)")
 
 
 class Term(NamedTuple):
@@ -56,7 +57,7 @@ class Request:
         if self.sort not in ("score", "date"):
             raise InputError(f"--sort must be score or date, not {self.sort!r}")
         if not self.text.strip() and self.picture is None and self.like is None:
-            raise InputError("search with a query in words, a picture (--picture), or both")
+            raise InputError("search with a query in words, with a picture, or with both")
         if self.picture is None and self.like is None and all(term.minus for term in self.terms):
             raise InputError("a query needs something to look for beside what is taken off with a minus")
 
@@ -76,7 +77,7 @@ def read_terms(text: str) -> list[Term]:
         return []
     first, *rest = SIGN.split(text)
     pairs = [("+", first)] if first.strip() else []
-    pairs += zip(rest[::2], rest[1::2], strict=True)
+    pairs += [(sign, term) for sign, term in zip(rest[::2], rest[1::2], strict=True) if term.strip()]
     if len(pairs) > MAX_TERMS:
         raise InputError(f"a query has at most {MAX_TERMS} terms, this one {len(pairs)}")
     return [Term(term.strip(), sign != "+") for sign, term in pairs]

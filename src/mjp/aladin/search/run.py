@@ -36,8 +36,15 @@ def read_options(options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
 
 
 def print_paths(request: Request, index: str, *, null: bool, **settings: Any) -> dict[str, Any]:
-    """The first path of every match as the file system has it, bytes that are not text included."""
-    matches = open_index(index, **settings).stages(request).reranked
+    """The first path of every match as the file system has it, bytes that are not text included.
+
+    What a person should know goes to standard error, where no pipe reads it.
+    """
+    searcher = open_index(index, **settings)
+    stages = searcher.stages(request)
+    matches = stages.reranked
+    for note in [*([NOTHING] if stages.doubtful else []), *(searcher.notes(request.text) if request.text else [])]:
+        print(note, file=sys.stderr)
     end = "\0" if null else "\n"
     sys.stdout.flush()
     binary = getattr(sys.stdout, "buffer", None)
@@ -46,7 +53,8 @@ def print_paths(request: Request, index: str, *, null: bool, **settings: Any) ->
             print(match.paths[0], end=end)
         else:
             binary.write(os.fsencode(match.paths[0]) + end.encode())
-    return {"query": request.text, "index": str(index), "matches": match_entries(matches, {})}
+    body = {"query": request.text, "index": str(index), "doubtful": stages.doubtful}
+    return {**body, "matches": match_entries(matches, {})}
 
 
 def search_and_draw(

@@ -18,9 +18,14 @@ def match_table(matches: list[Match], words: dict[str, list[Word]]) -> str:
         more = f"  (and {len(match.paths) - 1} more)" if len(match.paths) > 1 else ""
         lines.append(f"{place:>4}  {match.cosine:>7.3f}  {match.rank:>5}  {score:>9}  {path}{more}")
         if match.id in words:
-            patches = [f"{w.text} {w.score:.2f} @ {'hidden' if w.hidden else w.patch}" for w in words[match.id]]
-            lines.append(" " * 34 + ", ".join(patches))
+            lines.append(" " * 34 + ", ".join(map(_word, words[match.id])))
     return "\n".join(lines)
+
+
+def _word(word: Word) -> str:
+    """A word, what it adds, and where it points to, if it points anywhere."""
+    place = "" if not word.peaked else " @ hidden" if word.hidden else f" @ {word.patch}"
+    return f"{word.text} {word.score:.2f}{place}"
 
 
 def match_entries(matches: list[Match], words: dict[str, list[Word]]) -> list[dict[str, Any]]:
@@ -40,7 +45,7 @@ def iso_date(nanoseconds: int) -> str:
 
 
 def word_entries(words: list[Word]) -> list[dict[str, Any]]:
-    return [{"word": word.text, "score": word.score, "patch": None if word.hidden else word.patch} for word in words]
+    return [{"word": word.text, "score": word.score, "patch": word.place} for word in words]
 
 
 def group_text(groups: list[Group]) -> str:

@@ -28,5 +28,6 @@ def run(options: Options) -> Results:
 
     index = Index(options.index)
     removed = delete_pictures(index, options.what)
-    print(f"{removed} pictures removed, {len(index)} left")
-    return make_results("aladin delete", options, {"removed": removed, "pictures": len(index)})
+    print(f"{removed.pictures} pictures and {removed.paths} paths removed, {len(index)} pictures left")
+    body = {"removed": removed.pictures, "removed_paths": removed.paths, "pictures": len(index)}
+    return make_results("aladin delete", options, body)

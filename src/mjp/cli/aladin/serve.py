@@ -1,7 +1,7 @@
 """Search an index on a page in the browser: type, look for similar pictures, enlarge, see the patch of each word.
 
 The page is for this machine only: the server listens on 127.0.0.1 and loads nothing from elsewhere. With --host other
-machines can connect if they know the --token. /api/search and the rest of docs/aladin.md answer programs with JSON.
+machines can connect if they know the --token. /api/search and the rest of docs/search.md answer programs with JSON.
 """
 
 from collections.abc import Iterator

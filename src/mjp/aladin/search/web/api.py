@@ -8,8 +8,10 @@ from starlette.responses import JSONResponse, Response
 from mjp import __version__
 from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.table import iso_date, match_entries, word_entries
-from mjp.aladin.search.web.parameters import Defaults, query_text, read_request
+from mjp.aladin.search.web.parameters import MAX_QUERY, Defaults, is_cut, query_text, read_request
 from mjp.common.terminal import as_text
+
+CUT = f"the query has more than {MAX_QUERY} letters: the rest was not read"
 
 
 class Api:
@@ -30,7 +32,7 @@ class Api:
             "doubtful": stages.doubtful,
             "matches": match_entries(stages.reranked, {}),
             "by_vector": match_entries(stages.vector, {}),
-            "notes": self.searcher.notes(request.text) if request.text else [],
+            "notes": [CUT] * is_cut(http.query_params) + (self.searcher.notes(request.text) if request.text else []),
         }
         return json_answer(body)
 

@@ -22,7 +22,7 @@ from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.web.api import Api, json_answer
 from mjp.aladin.search.web.files import Files
 from mjp.aladin.search.web.pages import Pages, View, asset, root_of
-from mjp.aladin.search.web.parameters import Defaults
+from mjp.aladin.search.web.parameters import Defaults, spoken
 from mjp.common.errors import InputError
 from mjp.pictures.thumbnails import Thumbnails
 
@@ -66,7 +66,7 @@ def _asset(http: HttpRequest) -> Response:
 def _refused(http: HttpRequest, error: Exception) -> Response:
     """What is wrong with a question (400), or with the index itself (500)."""
     if _path(http).startswith("/api/"):
-        return json_answer({"error": str(error)}, 400)
+        return json_answer({"error": spoken(error)}, 400)
     return PlainTextResponse(f"{error}\n".encode(errors="replace"), 500)
 
 

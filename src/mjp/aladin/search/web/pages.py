@@ -13,16 +13,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, Response
 
 from mjp import __version__
+from mjp.aladin.search.explain import Word, is_stop_word
 from mjp.aladin.search.request import Request
 from mjp.aladin.search.searcher import PictureSearch
 from mjp.aladin.search.two_stage import Match
 from mjp.aladin.search.web.files import Files
-from mjp.aladin.search.web.parameters import FILTERS, Defaults, is_cut, query_text, read_request
+from mjp.aladin.search.web.parameters import FILTERS, Defaults, is_cut, query_text, read_request, spoken
 from mjp.common.errors import InputError
 from mjp.common.style import page_css
 from mjp.common.terminal import printable
 
 HERE = Path(__file__).parent
+NO_RESULTS = dict[str, Any](columns=[], error=None, beyond=False, notes=[], newer=None, older=None)
 PARAMETERS = ("q", "like", *FILTERS, "sort")  # what a search carries from page to page
 
 
@@ -44,13 +46,13 @@ class Pages:
 
     def results(self, http: HttpRequest) -> Response:
         parameters = http.query_params
-        values = self._common(http) | {"columns": [], "error": None, "notes": [], "newer": None, "older": None}
+        values = self._common(http) | NO_RESULTS
         status = 200
         if values["asked"]:
             try:
                 values |= self._answer(parameters)
             except InputError as error:
-                values["error"] = str(error)
+                values["error"] = spoken(error)
                 status = 400
         return _html("results.html", values, status)
 
@@ -60,8 +62,8 @@ class Pages:
         values = self._common(http)
         entry = self.searcher.entry(name)
         if entry is None:
-            gone = {"columns": [], "error": "The index does not contain this picture any more.", "notes": []}
-            return _html("results.html", values | gone | {"newer": None, "older": None}, 404)
+            gone = "The index does not contain this picture any more."
+            return _html("results.html", values | NO_RESULTS | {"error": gone}, 404)
         text, words = query_text(parameters), []
         if text:
             try:
@@ -69,7 +71,7 @@ class Pages:
             except InputError:  # a query without a word to explain
                 words = []
         readable = [path for path in entry.paths if path.is_file()]
-        values |= {"id": name, "words": words, "exists": bool(readable), "date": _day(entry.date)}
+        values |= {"id": name, "exists": bool(readable), "date": _day(entry.date)} | _explained(words)
         values["name"] = printable((readable or entry.paths)[0].name)
         values["places"] = [
             {"path": printable(path), "link": root_of(http) + _in_folder(path, {"q": text} if text else {"like": name})}
@@ -118,8 +120,22 @@ NOTES = {
 
 
 def _nothing(request: Request, total: int) -> dict[str, Any]:
-    """What to say if no picture passes the filters."""
-    return {"error": "No picture passes these filters."} if not total else {}
+    """What to say if there is nothing to show."""
+    if not total:
+        return {"error": "No picture passes these filters."}
+    if request.offset >= total:
+        return {"error": f"This page is beyond the last of {total} matches.", "beyond": True}
+    return {}
+
+
+def _explained(words: list[Word]) -> dict[str, Any]:
+    """The words with a map, each with its number, and those that name nothing."""
+    numbered = list(enumerate(words))
+    return {
+        "words": [(number, word) for number, word in numbered if not is_stop_word(word.text)],
+        "stop_words": [word for word in words if is_stop_word(word.text)],
+        "points": any(word.place is not None for word in words),
+    }
 
 
 def _cards(matches: list[Match]) -> list[dict[str, Any]]:

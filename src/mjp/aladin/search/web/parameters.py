@@ -1,5 +1,6 @@
 """What an address asks for. Nothing in it is ever opened as a path: pictures are named by id, folders only compared."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,11 @@ def read_request(parameters: Mapping[str, str], defaults: Defaults) -> Request:
 
 def query_text(parameters: Mapping[str, str]) -> str:
     return parameters.get("q", "").strip()[:MAX_QUERY]
+
+
+def spoken(error: Exception) -> str:
+    """What is wrong, with the names of an address in place of the command's options."""
+    return re.sub(r"--(since|until|added-since|sort)\b", lambda option: option[1].replace("-", "_"), str(error))
 
 
 def is_cut(parameters: Mapping[str, str]) -> bool:
