@@ -2,7 +2,8 @@
 
 Two pictures count as such if their vectors are close, and then their patches place by place: pictures of the same kind
 of thing often have similar vectors, but hardly ever the same thing in every place. Where positions were hidden there is
-no place by place, and the vectors decide alone.
+no place by place, and the vectors decide alone. The class channel is left out: a little blur or noise moves what a
+classifier says much further than what captions taught.
 """
 
 from collections.abc import Iterator
@@ -29,11 +30,15 @@ class Group(NamedTuple):
     similarity: float  # of the least similar pair that joined it
 
 
-def duplicate_groups(index: Index, threshold: float) -> list[Group]:
-    """Groups of near-duplicates, the most similar first; a picture at several paths is a group of its own paths too."""
+def duplicate_groups(index: Index, threshold: float, *, class_width: int = 0) -> list[Group]:
+    """Groups of near-duplicates, the most similar first; a picture at several paths is a group of its own paths too.
+
+    `class_width`: numbers at the end of vectors and tokens that come from the class channel, `Aladin.class_width`.
+    """
     if number("--threshold", threshold, least=0) > 1:
         raise InputError(f"--threshold is a cosine and at most 1, not {threshold}")
-    pairs = [pair for rows, others in _close(index, threshold) for pair in _confirmed(index, rows, others, threshold)]
+    limits = threshold, class_width
+    pairs = [pair for rows, others in _close(index, *limits) for pair in _confirmed(index, rows, others, *limits)]
     groups = _joined(pairs)
     entries = iter(index.entries([row for rows, _ in groups for row in rows]))
     similar = [Group(_by_age([next(entries) for _ in rows]), similarity) for rows, similarity in groups]
@@ -42,11 +47,11 @@ def duplicate_groups(index: Index, threshold: float) -> list[Group]:
     return sorted([*similar, *copies], key=lambda group: -group.similarity)
 
 
-def _close(index: Index, threshold: float) -> Iterator[tuple[Tensor, Tensor]]:
+def _close(index: Index, threshold: float, class_width: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Pairs of rows, the first below the second, whose vectors are close."""
     if not len(index):
         return
-    vectors, present = torch.cat(index.vectors()), index.passing(EVERYTHING)
+    vectors, present = _of_captions(torch.cat(index.vectors()), class_width), index.passing(EVERYTHING)
     for start in track(range(0, len(vectors), BLOCK), "comparing"):
         for other in range(start, len(vectors), BLOCK):
             cosines = vectors[start : start + BLOCK] @ vectors[other : other + BLOCK].T
@@ -57,14 +62,21 @@ def _close(index: Index, threshold: float) -> Iterator[tuple[Tensor, Tensor]]:
                 yield rows[pairs], others[pairs]
 
 
-def _confirmed(index: Index, rows: Tensor, others: Tensor, threshold: float) -> Iterator[tuple[int, int, float]]:
+def _of_captions(codes: Tensor, class_width: int) -> Tensor:
+    """Vectors or tokens (..., D) without the class channel, of length 1."""
+    return normalize(codes[..., : codes.shape[-1] - class_width], dim=-1)
+
+
+def _confirmed(
+    index: Index, rows: Tensor, others: Tensor, threshold: float, class_width: int
+) -> Iterator[tuple[int, int, float]]:
     """The pairs whose patches are close too, and the cosine of either, whichever is smaller."""
     for first, second in zip(rows.split(BLOCK // 16), others.split(BLOCK // 16), strict=True):
         a, b = index.codes(first), index.codes(second)
-        similarity = (a.vector * b.vector).sum(1)
+        similarity = (_of_captions(a.vector, class_width) * _of_captions(b.vector, class_width)).sum(1)
         if not index.config.mask_ratio:
             both = a.valid & b.valid
-            cosines = (normalize(a.tokens, dim=-1) * normalize(b.tokens, dim=-1)).sum(-1)  # (P, R)
+            cosines = (_of_captions(a.tokens, class_width) * _of_captions(b.tokens, class_width)).sum(-1)  # (P, R)
             similarity = similarity.minimum((cosines * both).sum(1) / both.sum(1).clamp(min=1))
         for row, other, cosine in zip(first.tolist(), second.tolist(), similarity.tolist(), strict=True):
             if cosine >= threshold:

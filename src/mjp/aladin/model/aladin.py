@@ -126,9 +126,14 @@ class Aladin(nn.Module):
         return tokens * weights.masked_fill(~encoded.valid.unsqueeze(-1), -torch.inf).softmax(1)
 
     @property
+    def class_width(self) -> int:
+        """How many numbers at the end of vectors and tokens come from the class channel."""
+        return 0 if self.channel is None else CODE_WIDTH
+
+    @property
     def code_widths(self) -> tuple[int, int]:
         """Of the vectors and of the tokens in codes."""
-        more = 0 if self.channel is None else CODE_WIDTH
+        more = self.class_width
         return (self.embedding or self.config.width) + more, self.config.align_width + more
 
     def vectors(self, encoded: Encoded, *, text: bool) -> Tensor:
