@@ -70,10 +70,8 @@ def test_what_the_class_channel_says_does_not_count(tmp_path: Path) -> None:
     vector[1, :5], tokens[1, :, :2] = vector[0, :5], tokens[0, :, :2]  # the rest differs
     index = open_or_create(tmp_path, CONFIG)
     files = [File(Path("/", name), name, None, 1, 1) for name in ("p0", "p1")]
-    pair = Codes(
-        *(torch.nn.functional.normalize(part, dim=-1) for part in (vector, tokens)), codes.valid, codes.unknown
-    )
-    index.add(["p0", "p1"], pair, files)
+    unit = [torch.nn.functional.normalize(part, dim=-1) for part in (vector, tokens)]
+    index.add(["p0", "p1"], Codes(unit[0], unit[1], codes.valid, codes.unknown), files)
     assert duplicate_groups(index, 0.99) == []
     (group,) = duplicate_groups(index, 0.99, class_width=3)
     assert group.similarity > 0.999

@@ -104,6 +104,22 @@ def test_filters_are_those_of_the_index(client: QdrantClient, home: Path, model:
     assert counts[3:] == [7, 3, 3, 10, 0]
 
 
+def test_a_push_that_was_killed_early_still_gets_its_payload_indexes(
+    client: QdrantClient, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields: list[str] = []
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client, "create_payload_index", killed)
+    with pytest.raises(KeyboardInterrupt):
+        push_index(home / "index", ADDRESS)
+    monkeypatch.setattr(client, "create_payload_index", lambda name, field, kind: fields.append(field))
+    assert push_index(home / "index", ADDRESS).sent == 10
+    assert fields == ["folders", "date", "added"]
+
+
 def test_a_picture_without_a_file_is_not_sent(client: QdrantClient, home: Path, model: Aladin) -> None:
     index = Index(home / "index")
     gone = index.id(4)

@@ -144,11 +144,17 @@ def _vectors(codes: Codes, n: int) -> dict[str, Any]:
 
 def _prepare(client: Any, address: Address, index: Index) -> None:
     """Create the collection, or refuse one of another model."""
-    from qdrant_client import models
-
     if ask(address, lambda: client.collection_exists(address.collection)):
         index.config.check_same(read_config(client, address), index.folder)
-        return
+    else:
+        _create(client, address, index)
+    for field, kind in (("folders", "keyword"), ("date", "integer"), ("added", "integer")):  # again after a kill
+        ask(address, lambda f=field, k=kind: client.create_payload_index(address.collection, f, k))
+
+
+def _create(client: Any, address: Address, index: Index) -> None:
+    from qdrant_client import models
+
     codes = index.codes(torch.tensor([0]))
     product = models.Distance.DOT  # of vectors of length 1; words are as long as they count
     maxsim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
@@ -161,5 +167,3 @@ def _prepare(client: Any, address: Address, index: Index) -> None:
     }
     facts = {"format": FORMAT, **asdict(index.config)}
     ask(address, lambda: client.create_collection(address.collection, vectors_config=vectors, metadata=facts))
-    for field, kind in (("folders", "keyword"), ("date", "integer"), ("added", "integer")):
-        ask(address, lambda f=field, k=kind: client.create_payload_index(address.collection, f, k))
