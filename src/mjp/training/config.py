@@ -226,7 +226,8 @@ class TrainConfig:
             raise InputError("--pretrained and --checkpoint both name weights to start from: choose one")
         if self.head_lr != 1 and not (self.pretrained or self.checkpoint):
             raise InputError(
-                "--head-lr is for what pretrained weights do not have: it goes with --pretrained or --checkpoint"
+                f"a rate for new parameters (--head-lr {self.head_lr:g}) needs weights to start from: name them with "
+                "--pretrained or --checkpoint FILE"
             )
 
     @property
