@@ -46,6 +46,12 @@ def test_masked_patches_hide_behind_the_others_from_linear_equations_but_not_fro
     assert float(exact[~secret.mask[0]].double().mean()) >= 0.9
 
 
+def test_more_masked_patches_than_a_reduction_can_take_are_refused() -> None:
+    network, update, _ = send(crowded(), "mjp:0.75")
+    with pytest.raises(Refused, match=r"48 of them masked.*is not tried"):
+        attack("lattice", network, update)
+
+
 def test_noise_gives_the_answer_of_the_prior_and_no_wrong_integers() -> None:
     network, update, _ = send(crowded(), "noise:0.001")
     filled, whole = (attack(name, network, update) for name in ("direct", "lattice"))

@@ -27,7 +27,7 @@ from mjp.pictures.patches import patchify
 from mjp.privacy.attacks import activations, direct, span, subspace
 from mjp.privacy.server.bend import Bend
 from mjp.privacy.server.choice import choose_points, near
-from mjp.privacy.server.cosets import Cosets, round_all
+from mjp.privacy.server.cosets import MAX_OPEN, Cosets, round_all
 from mjp.privacy.server.crowded import is_crowded, round_columns, uncover_cosets
 from mjp.privacy.server.integers import snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, solve_open
@@ -86,16 +86,20 @@ def _behind_subspace(view: View) -> Reconstruction:
 def _uncovered(view: View) -> Reconstruction:
     """Where linear equations alone say nothing of the masked patches."""
     require(view, *subspace.NEEDS)
+    masked = int(view.mask.sum())
+    crowd = f"{len(view.table)} patches, {masked} of them masked, and only {len(view.weight)} equations for each pixel"
+    if masked > MAX_OPEN:
+        reason = (
+            f"beyond {MAX_OPEN} masked ones the reduction takes minutes and is not tried; several updates need none"
+        )
+        raise Refused(f"{crowd}: {reason}")
     found = uncover_cosets(view, to_levels(view, view.patches(view.prior.mean)))
     if found is None:
-        raise Refused(
-            f"{len(view.table)} patches, {int(view.mask.sum())} of them masked, and only {len(view.weight)} equations "
-            "for each pixel: noise, or pixels that are not of 8 bits, hide what integers would tell"
-        )
+        raise Refused(f"{crowd}: noise, or pixels that are not of 8 bits, hide what integers would tell")
     system, cosets = found
     answer = to_levels(view, solve_open(view, system.origin, system.free))
     choice = choose_points(view, cosets, answer, check=find_norm_check(view, view.mask))
-    details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": int(view.mask.sum())}
+    details = {"condition": system.condition, "open_dimensions": len(system.free), "masked": masked}
     return view.reconstruction(to_patches(view, choice.levels), **details, integer_patches=int(choice.exact.sum()))
 
 
