@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from mjp.cli.main import main
 from mjp.common.errors import InputError
 from mjp.common.runs.recipe import load_recipe, recipes
 from mjp.method.config import PRESETS, VARIANTS, MJPConfig
@@ -26,16 +27,13 @@ def test_without_arguments_it_is_the_quickstart() -> None:
     assert (config.recipe, config.data, config.preset) == ("quickstart", "embedded", "paper")
 
 
-WEIGHTS = {"finetune": ["--pretrained"]}  # without weights there is nothing to fine-tune
-
-
 def test_there_are_six_recipes() -> None:
     assert recipes() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_makes_a_configuration(name: str) -> None:
-    assert parsed("--recipe", name, *WEIGHTS.get(name, [])).recipe == name
+    assert parsed("--recipe", name).recipe == name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,9 +153,8 @@ def test_a_recipe_changes_its_preset_and_an_option_changes_both() -> None:
 
 @pytest.mark.parametrize("recipe", NAMES)
 def test_a_chosen_preset_keeps_what_makes_it_what_it_is(recipe: str) -> None:
-    options = ["--recipe", recipe, *WEIGHTS.get(recipe, [])]
-    assert parsed(*options, "--preset", "private").mjp.ratio == PRESETS["private"].ratio
-    assert parsed(*options, "--preset", "reference").mjp.start_epoch == 20
+    assert parsed("--recipe", recipe, "--preset", "private").mjp.ratio == PRESETS["private"].ratio
+    assert parsed("--recipe", recipe, "--preset", "reference").mjp.start_epoch == 20
 
 
 def test_a_preset_can_be_chosen_over_the_config_file_of_a_run(tmp_path: Path) -> None:
@@ -224,11 +221,15 @@ def test_an_empty_folder_name_is_refused() -> None:
         TrainConfig(out=Path(""))
 
 
-def test_two_sources_of_weights_are_refused_and_a_rate_for_new_parameters_needs_one() -> None:
+def test_two_sources_of_weights_are_refused() -> None:
     with pytest.raises(InputError, match="choose one"):
         TrainConfig(pretrained=True, checkpoint=Path("file"))
-    with pytest.raises(InputError, match="--head-lr 2. needs weights to start from: name them with --pretrained"):
-        TrainConfig(head_lr=2.0)
+
+
+def test_a_rate_for_new_parameters_needs_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--recipe", "finetune", "--data", "embedded", "--out", str(tmp_path / "run")]) == 2
+    assert "(--head-lr 40) needs weights to start from: name them with --pretrained" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("source", [["--pretrained"], ["--checkpoint", "w.pth"], ["--checkpoint=w.pth"]])

@@ -185,7 +185,7 @@ IMAGENET = ["deit_small_imagenet", "swin_tiny_imagenet", "resnet50_imagenet"]
 
 @pytest.mark.parametrize("recipe", [*IMAGENET, "finetune"])
 def test_a_recipe_augments_whatever_the_seed(recipe: str) -> None:
-    config = parse_arguments(["--recipe", recipe, "--pretrained", "--input-size", "36"], "")
+    config = parse_arguments(["--recipe", recipe, "--input-size", "36"], "")
     transform, _ = transforms(config, HALF, HALF)
     for seed in range(300):
         seed_transforms(seed)

@@ -66,6 +66,15 @@ def refuse_idle_jigsaw(config: TrainConfig) -> None:
         )
 
 
+def refuse_missing_weights(config: TrainConfig) -> None:
+    """Refuse to fine-tune nothing: without weights all parameters are new."""
+    if config.head_lr != 1 and not (config.pretrained or config.checkpoint):
+        raise InputError(
+            f"a rate for new parameters (--head-lr {config.head_lr:g}) needs weights to start from: name them with "
+            "--pretrained or --checkpoint FILE"
+        )
+
+
 def localize_weight(config: TrainConfig, epoch: float) -> float:
     """λ at a moment of training."""
     weight, warmup = config.mjp.localize_weight, config.warmup_epochs

@@ -224,11 +224,6 @@ class TrainConfig:
     def _check_pretraining(self) -> None:
         if self.pretrained and self.checkpoint is not None:
             raise InputError("--pretrained and --checkpoint both name weights to start from: choose one")
-        if self.head_lr != 1 and not (self.pretrained or self.checkpoint):
-            raise InputError(
-                f"a rate for new parameters (--head-lr {self.head_lr:g}) needs weights to start from: name them with "
-                "--pretrained or --checkpoint FILE"
-            )
 
     @property
     def folder(self) -> Path:

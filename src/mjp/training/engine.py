@@ -38,6 +38,7 @@ from mjp.training.build import (
     localize_weight,
     mask_ratio,
     refuse_idle_jigsaw,
+    refuse_missing_weights,
 )
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, preprocessing, seed_transforms, transforms
@@ -62,6 +63,7 @@ class Run(ResumableRun[TrainConfig]):
 
     def __init__(self, config: TrainConfig, world: World) -> None:
         refuse_idle_jigsaw(config)
+        refuse_missing_weights(config)
         super().__init__(config, world, free=FREE_TO_CHANGE, tensorboard=config.tensorboard)
         key = open_key(config)
         if not world.leads:
