@@ -319,3 +319,12 @@ def test_clipping_alone_hides_nothing_of_a_model_with_a_localization_loss(name: 
         assert norm > 2 if defence == "none" else norm == pytest.approx(1, rel=1e-6)
         found = attack("direct", network, update).pictures
         assert float((found - pictures()).abs().max()) < 1e-3, defence
+
+
+@pytest.mark.parametrize("scale", [1e-3, 3.0, 65536.0])
+def test_the_scale_of_the_loss_hides_nothing_of_a_model_with_a_localization_loss(scale: float) -> None:
+    """A summed loss, or the loss scale of mixed precision, enlarges the known gradient of the localization too."""
+    network, update, _ = send(MJP(tiny().unwrap(), variant("J", localize_weight=1.0)))
+    scaled = replace(update, tensors={name: scale * tensor for name, tensor in update.tensors.items()})
+    found = attack("direct", network, scaled).pictures
+    assert float((found - pictures()).abs().max()) < 1e-3

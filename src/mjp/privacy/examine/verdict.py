@@ -15,6 +15,9 @@ from mjp.privacy.server.view import View
 
 MAX_EXCESS = 0.5  # beyond [0, 1], in pixel values, before the stated normalisation is doubted
 
+MAX_NOISE = 0.05  # in the equations of a coarse number format; several pictures and masked patches leave far more
+MAX_STEPS = 8.0  # of the number format
+
 
 class Evidence(NamedTuple):
     """What is known about a reconstruction besides its match."""
@@ -43,7 +46,7 @@ def _judge(finding: Finding, evidence: Evidence) -> Verdict:
     match = finding.details.get("match")
     digits = evidence.digits
     open_ = finding.details.get("open_dimensions", 0)
-    equations = f"a picture whose equations hold to {digits} digits, which takes no weights"
+    equations = f"a picture whose equations hold to {_digits(digits)}, which takes no weights"
     if match is None:
         picture = equations if digits else "a picture"
         sentence = f"{picture}; without the classifier's gradient it cannot be checked further"
@@ -51,12 +54,14 @@ def _judge(finding: Finding, evidence: Evidence) -> Verdict:
     if match >= EXPLAINED:
         return Verdict("explains", f"match {match:.4f}", f"a picture that explains the update (match {match:.4f})")
     if digits and 0 < open_ < finding.details.get("patch_dimensions", 0):
-        sentence = f"equations that hold to {digits} digits and fix all but {open_} dimensions of every patch"
+        sentence = f"equations that hold to {_digits(digits)} and fix all but {open_} dimensions of every patch"
         return Verdict("explains in part", f"in part, match {match:.3f}", f"{sentence} (match {match:.2f})")
     if digits and not open_:
         certain = match > CONVINCING or _pixel_range(finding)  # clipped pixels match nothing, whatever the weights
         doubt = "" if certain else " with these weights, which may not be the client's: state --weights"
-        return Verdict("equations hold", f"equations hold to {digits} digits", f"{equations}; match {match:.2f}{doubt}")
+        return Verdict(
+            "equations hold", f"equations hold to {_digits(digits)}", f"{equations}; match {match:.2f}{doubt}"
+        )
     if match > CONVINCING:
         sentence = f"a picture that explains the update only in part (match {match:.3f}): parts of it may be wrong"
         return Verdict("explains in part", f"in part, match {match:.3f}", sentence)
@@ -68,11 +73,16 @@ def _judge(finding: Finding, evidence: Evidence) -> Verdict:
     return Verdict("not recovered", f"no reconstruction, match {match:.2f}", sentence)
 
 
+def _digits(count: int) -> str:
+    return f"{count} digit{'s' if count > 1 else ''}"
+
+
 def equation_digits(finding: Finding, view: View) -> int:
     """To how many digits a closed form's equations hold, which must outnumber the unknowns; 0 for few."""
     noise = finding.details.get("noise", 1.0)
     unknowns, equations = view.table.shape
-    return -math.ceil(math.log10(noise)) if 0 < noise < EXACT and equations > unknowns else 0
+    limit = max(EXACT, min(MAX_NOISE, MAX_STEPS * view.resolution))
+    return -math.ceil(math.log10(noise)) if 0 < noise < limit and equations > unknowns else 0
 
 
 def _pixel_range(finding: Finding) -> str:

@@ -82,7 +82,7 @@ class View:
 
     def _resolution(self, update: Update) -> float:
         """Relative error of the gradients that the number format alone explains; in weights they are small changes."""
-        rounding = max(torch.finfo(tensor.dtype).eps for tensor in update.tensors.values())
+        rounding = _rounding(list(update.tensors.values()))
         if self.info.kind == "gradient":
             return rounding
         weights = torch.stack([weight.detach().double().norm() for weight in self.model.parameters()]).norm()
@@ -167,7 +167,7 @@ class View:
         return {**totals, "pos_embed": totals["pos_embed"][0, -len(self.table) :]}
 
     def _clipping(self, dal: dict[str, Tensor]) -> float:
-        """The factor c ≤ 1 by which clipping shortened the update, and DAL's part with it.
+        """The factor c by which clipping, or the scale of the loss, changed the update, and DAL's part with it.
 
         The localization head has a gradient from DAL alone, which is public: c is the slope of a line through the
         origin. It is 1 if the head has no parameters, or if no other factor is better beyond chance. After several
@@ -184,7 +184,8 @@ class View:
         factor = received @ expected / energy
         if self.info.kind == "delta":  # of any scale, and of either sign
             return float(factor)
-        factor = factor.clamp(0, 1)
+        if self.info.kind == "gradient":  # both signs of a gradient are tried; weights may be swapped
+            factor = factor.clamp(min=0)  # above 1: a summed loss, or the loss scale of mixed precision
         error = (received - factor * expected)[expected != 0].square().mean() / energy  # of the factor, squared
         return float(factor) if (1 - factor).square() > MIN_DEVIATIONS**2 * error else 1.0
 
@@ -203,6 +204,14 @@ class View:
             raise Refused("the equations have no finite solution")
         spread = (float(picture.min()), float(picture.max()))  # far from [0, 1] after another normalisation than stated
         return Reconstruction(picture.clamp(0, 1).unsqueeze(0), {**details, "range": spread})
+
+
+def _rounding(tensors: list[Tensor]) -> float:
+    """The relative step between numbers, also of those that were rounded to a short format and are kept in a longer."""
+    for dtype in (torch.bfloat16, torch.float16):
+        if all(torch.equal(tensor.to(dtype).to(tensor.dtype), tensor) for tensor in tensors):
+            return torch.finfo(dtype).eps
+    return max(torch.finfo(tensor.dtype).eps for tensor in tensors)
 
 
 def _dead_rows(gradient: Tensor) -> Tensor:
