@@ -107,6 +107,11 @@ class Combination:
         noises = (part.defence.multiplier(part.number) for part in self.parts if part.defence.multiplier)
         return next(noises, None)
 
+    @property
+    def changes_numbers(self) -> bool:
+        """Whether what leaves is not the bare gradient: noise, pruning, rounding, clipping picture by picture."""
+        return any(part.defence.perturb or part.defence.gradients for part in self.parts)
+
     def trains(self, name: str) -> bool:
         return all(part.defence.trains(name) for part in self.parts if part.defence.trains)
 

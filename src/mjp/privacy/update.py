@@ -124,6 +124,12 @@ def undo_optimizer(moved: Tensor, weight: Tensor, info: UpdateInfo) -> Tensor:
     return gradient.to(moved.dtype)
 
 
+def split_finite(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors without NaN and infinity, and the names of the others: a broken layer hides nothing of the rest."""
+    finite = {name: tensor for name, tensor in tensors.items() if bool(torch.isfinite(_computable(tensor)).all())}
+    return finite, [name for name in tensors if name not in finite]
+
+
 def _computable(tensor: Tensor) -> Tensor:
     """torch has no arithmetic for eight-bit floats."""
     return tensor.float() if tensor.dtype in FLOAT8 else tensor
@@ -142,4 +148,4 @@ def _check_against(tensors: dict[str, Tensor], weights: dict[str, Tensor]) -> No
             kind = str(tensor.dtype).removeprefix("torch.")
             raise InputError(f"{name} of the update must hold floating-point numbers, not {kind}")
         if not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"{name} of the update holds NaN or infinity: no picture can be recovered from it")
+            raise InputError(f"{name} of the update holds NaN or infinity, with which no attack can compute")

@@ -321,3 +321,40 @@ def test_odd_pictures_behind_one_masked_patch_are_exposed(name: str) -> None:
     network, update, _ = send(tiny(), "mjp:0.0625", pictures=picture)
     result = attack("subspace", network, update)
     assert psnr(picture[0].double(), result.pictures[0].double()).item() > 60
+
+
+@pytest.mark.parametrize("stated", [1, 3])
+def test_a_wrong_number_of_pictures_is_noticed_in_the_classifier(stated: int) -> None:
+    """Attacks are made for the stated number: with another one that they find nothing says nothing."""
+    _, update, _ = send(tiny(), "batch:2", labels=[4, 7])
+    conclusion = audit(update.tensors, batch=stated).conclusion
+    assert conclusion.verdict == "not covered"
+    assert "state --batch" in conclusion.sentence
+    assert "state --batch" not in audit(update.tensors, batch=2).conclusion.sentence
+
+
+def test_noise_that_is_stated_is_not_taken_for_more_pictures() -> None:
+    _, update, _ = send(tiny(), "noise:1")
+    assert not audit(update.tensors, defence="noise:1").conclusion.gaps
+
+
+def test_a_broken_layer_hides_nothing_of_the_others() -> None:
+    broken = {**plain_gradient(), "head.bias": torch.full((10,), torch.nan)}
+    findings = audit(broken)
+    assert findings.conclusion.verdict == "exposed"
+    assert findings.conclusion.gaps[-1].what == "NaN or infinity is in head.bias, which was left out"
+    broken["patch_embed.proj.weight"] = broken["patch_embed.proj.weight"] / 0
+    assert audit(broken).conclusion.verdict == "not covered"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kept", [torch.float32, None])
+def test_equations_that_hold_as_well_as_a_short_format_allows_count(
+    dtype: torch.dtype, kept: torch.dtype | None
+) -> None:
+    """Masked patches leave the others open in three dimensions; rounding, whatever the file is in, adds little."""
+    network, update, _ = send(tiny(), "mjp:0.27")
+    rounded = {name: tensor.to(dtype).to(kept or dtype) for name, tensor in update.tensors.items()}
+    info = {**INFO, "defence": "mjp:0.27"}
+    findings = audit_update(network.state_dict(), rounded, info, network, attacks=["subspace"])
+    assert findings.conclusion.verdict == "exposed", findings.conclusion.sentence

@@ -1,6 +1,6 @@
 """What no attack here is made for, and what remains exploitable in it all the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from mjp.common.errors import InputError
 from mjp.common.parameter_names import plain_name
+from mjp.privacy.combination import parse
 from mjp.privacy.info import UpdateInfo
+from mjp.privacy.server.view import View
 from mjp.privacy.update import Update
 
 LABELS = "the classes of the pictures, from the gradient of the classifier"
@@ -17,6 +19,9 @@ MIN_COSINE = 0.9  # between weights before and after local steps
 MAX_COSINE = 0.3  # between weights and a gradient
 MIN_NUMBERS = 1000  # of a matrix that is looked at: among fewer, Gaussian noise has no large ones either
 MAX_RATIO = 4.0  # largest to median magnitude: of gradients 20 and more, of noise 5, of a few steps of Adam 1 to 4
+
+MIN_SHARE = 0.03  # of the largest singular value: rounding to bfloat16 leaves less, a second picture usually more
+MIN_STEPS = 32.0  # of the number format: below, a singular value is rounding
 
 
 class Gap(NamedTuple):
@@ -65,6 +70,41 @@ def check_kind(update: Update, changes: Mapping[str, Tensor], model: nn.Module) 
             f"the update is stated as a {update.info.kind}, but it holds the weights themselves: state kind fedavg, "
             "with steps and lr"
         )
+
+
+def batch_gaps(view: View) -> list[Gap]:
+    """Whether the stated number of pictures contradicts the classifier's gradient: the attacks are made for the number.
+
+    Σ_b (softmax − one-hot)_b f_bᵀ is of rank B for B pictures, at most the number of classes less one, in one step.
+    """
+    head = view.gradients.get("head.weight")
+    batch = view.info.batch
+    if head is None or view.info.steps > 1 or not bool(head.any()) or parse(view.info.defence).changes_numbers:
+        return []
+    values = torch.linalg.svdvals(head)
+    rounding = MIN_STEPS * view.resolution
+    least = int((values > max(MIN_SHARE, rounding) * values[0]).sum())
+    most = int((values > rounding * values[0]).sum())
+    remains = "what the attacks find that are made for the true number"
+    if least > batch:
+        what = (
+            f"the classifier's gradient is of rank {least} or more, not of {_pictures(batch)}, or noisy: state --batch"
+        )
+        return [Gap(what, remains)]
+    if most < min(batch, len(head) - 1, head.shape[1]):
+        return [Gap(f"the classifier's gradient is of rank {most}, not of {_pictures(batch)}: state --batch", remains)]
+    return []
+
+
+def _pictures(count: int) -> str:
+    return "one picture" if count == 1 else f"{count} pictures"
+
+
+def broken_gaps(names: Sequence[str]) -> list[Gap]:
+    """Layers with NaN or infinity, which are treated as if they had not left."""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    what = f"NaN or infinity is in {names[0]}{more}, which was left out" if names else ""
+    return [Gap(what, "the rest of the update, and the numbers beside the broken ones")] if names else []
 
 
 def drop_adapters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

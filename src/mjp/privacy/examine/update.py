@@ -14,7 +14,15 @@ from mjp.privacy.arrays import is_list, name_list, plain_tensors
 from mjp.privacy.attacks import Attack, find_attacks
 from mjp.privacy.combination import parse
 from mjp.privacy.examine.conclusion import Findings, conclude, explains_update
-from mjp.privacy.examine.coverage import Gap, check_kind, drop_adapters, optimizer_gaps, parameter_gaps
+from mjp.privacy.examine.coverage import (
+    Gap,
+    batch_gaps,
+    broken_gaps,
+    check_kind,
+    drop_adapters,
+    optimizer_gaps,
+    parameter_gaps,
+)
 from mjp.privacy.examine.finding import Finding, Verdict
 from mjp.privacy.examine.subject import public_model
 from mjp.privacy.examine.trial import try_attack
@@ -23,7 +31,7 @@ from mjp.privacy.network import as_mjp, shared_network
 from mjp.privacy.server.prior import Prior
 from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import Effort, View
-from mjp.privacy.update import Update, changes_of, check_tensors, read_update
+from mjp.privacy.update import Update, changes_of, check_tensors, read_update, split_finite
 
 Weights = Mapping[str, Tensor] | Sequence[Any] | Path | str
 Info = UpdateInfo | Mapping[str, Any]
@@ -103,6 +111,8 @@ def open_update(
     subject = _subject(model, weights, tensors, stated, seed_or_none)
     network = shared_network(subject.model, combination)
     tensors = name_list(tensors, network, "update") if is_list(tensors) else plain_tensors(tensors)
+    finite, broken = split_finite(tensors)
+    tensors = finite or tensors  # if nothing is finite, the view says so
     localizes = network.localizer is not None and any(name.startswith("localizer.") for name in tensors)
     defaults = {
         "batch": combination.batch,
@@ -124,7 +134,7 @@ def open_update(
     if weights_known:
         check_kind(update, changes, network)
     gaps = [*parameter_gaps({**tensors, **changes}), *optimizer_gaps(view.gradients, full_info)]
-    return replace(target, gaps=tuple(gaps))
+    return replace(target, gaps=(*gaps, *batch_gaps(view), *broken_gaps(broken)))
 
 
 def _without_adapters(tensors: dict[str, Tensor], info: UpdateInfo, network: MJP) -> Update:
