@@ -78,3 +78,11 @@ def test_noise_and_company_are_not_called_exposed(defence: str) -> None:
     network, update, _ = send(tiny(dtype=torch.float32), defence)
     findings = audit_update(network.state_dict(), update.tensors, update.info, network, attacks=["direct", "subspace"])
     assert findings.conclusion.verdict == "not recovered by any attack that ran"
+
+
+@pytest.mark.parametrize("match", [0.3, None])
+def test_patches_in_whole_grey_levels_are_never_called_no_reconstruction(match: float | None) -> None:
+    """Masked patches in wrong places leave a poor match, whatever the others show."""
+    verdict = give_verdict(finding(match=match, integer_patches=191), Evidence(0, True, plausible=True))
+    assert verdict.outcome == "explains in part"
+    assert verdict.sentence.startswith("191 patches in whole grey levels")

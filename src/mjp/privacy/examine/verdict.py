@@ -46,6 +46,11 @@ def _judge(finding: Finding, evidence: Evidence) -> Verdict:
     match = finding.details.get("match")
     digits = evidence.digits
     open_ = finding.details.get("open_dimensions", 0)
+    whole = finding.details.get("integer_patches", 0)
+    if whole and (match is None or match < EXPLAINED):  # masked patches in wrong places match nothing
+        checked = "" if match is None else f" (match {match:.2f})"
+        sentence = f"{whole} patches in whole grey levels that fit the equations{checked}: a few of them may be wrong"
+        return Verdict("explains in part", f"{whole} patches in whole levels", sentence)
     equations = f"a picture whose equations hold to {_digits(digits)}, which takes no weights"
     if match is None:
         picture = equations if digits else "a picture"
