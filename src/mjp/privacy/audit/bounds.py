@@ -31,7 +31,9 @@ def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
             gaussian, any_prior = (_decibels(bound[name]) for name in ("gaussian", "any_prior"))
             lines[row["model"], row["defence"]] = (
                 f"no attack on {updates} of {row['model']}, {row['defence']}, gains more over the guess in mean "
-                f"squared error than {gaussian} if pictures are like the prior, than {any_prior} whatever they are like"
+                f"squared error than {gaussian} if pictures are like the prior; whatever they are like, over the best "
+                f"guess of whoever knows that, than {any_prior}: on average over pictures, not for the luckiest, and "
+                "if the noise is exactly Gaussian and stays secret"
             )
     return list(lines.values())
 
