@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from io import BytesIO
 from multiprocessing.connection import Connection
 from signal import SIG_IGN, SIGINT, signal
@@ -27,6 +26,7 @@ from mjp.privacy.combination import parse
 from mjp.privacy.examine.conclusion import conclude
 from mjp.privacy.examine.finding import GUESS, Finding
 from mjp.privacy.examine.pictures import audit_pictures
+from mjp.privacy.server.integers import can_reduce
 
 Send = Callable[[dict[str, Any]], object]
 
@@ -66,7 +66,7 @@ def choose_attacks(subject: Subject, defences: Sequence[str], rounds: int) -> tu
         *(SEVERAL if max(batches) > 1 else ()),
         *(("rounds",) if rounds > 1 and 1 in batches else ()),
     ]
-    return tuple(name for name in dict.fromkeys(names) if name not in WITH_FPYLLL or find_spec("fpylll"))
+    return tuple(name for name in dict.fromkeys(names) if name not in WITH_FPYLLL or can_reduce())
 
 
 def answer(question: Question, send: Send) -> None:

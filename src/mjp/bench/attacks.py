@@ -11,7 +11,6 @@ lattice_seconds      {open dimensions: seconds} of lattice on the same model for
 
 import statistics
 import time
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from mjp.privacy.combination import parse
 from mjp.privacy.metrics import psnr
 from mjp.privacy.network import shared_network
 from mjp.privacy.server.first_block import WEIGHT
+from mjp.privacy.server.integers import can_reduce
 from mjp.privacy.server.public_pictures import find_prior
 from mjp.privacy.server.view import View
 
@@ -119,7 +119,7 @@ def _attacks(repeats: int) -> dict[str, Any]:
     """Every attack that can run on the update of the small model; rounds has a second one."""
     view = _view(SMALL, defence="mjp:0.27")
     view.others = (_view(SMALL, defence="mjp:0.27"),)
-    names = [name for name in ATTACKS if name != "lattice" or find_spec("fpylll")]
+    names = [name for name in ATTACKS if name != "lattice" or can_reduce()]
     return {"attack_seconds": {name: _typical(find_attack(name), view, repeats) for name in track(names, "attacks")}}
 
 
@@ -133,7 +133,7 @@ def _typical(attack: Attack, view: View, repeats: int) -> float:
 
 def _lattice() -> dict[str, Any]:
     """Once for each ratio; without the gradient of the first MLP, which would leave nothing open."""
-    if not find_spec("fpylll"):
+    if not can_reduce():
         return {"lattice_seconds": {}}
     attack = find_attack("lattice")
     figures = {}

@@ -1,6 +1,6 @@
 """The lattice attack: exact patches where the closed forms leave dimensions open, and never worse than they are."""
 
-import importlib.util
+import sys
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from mjp.privacy.metrics import exact_patches, psnr
 from mjp.privacy.network import shared_network
 from mjp.privacy.server.choice import choose_points
 from mjp.privacy.server.cosets import Cosets
-from mjp.privacy.server.integers import to_levels
+from mjp.privacy.server.integers import can_reduce, to_levels
 from mjp.privacy.server.view import Refused, View
 
 DEFENCE = parse("mjp:0.25")
@@ -97,8 +97,12 @@ def test_a_point_far_rougher_than_the_answer_is_rejected() -> None:
 
 
 def test_without_fpylll_it_refuses_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(lattice, "find_spec", lambda name: None if name == "fpylll" else find(name))
+    monkeypatch.setattr(lattice, "can_reduce", lambda: False)
     network, update, _ = send(tiny())
     with pytest.raises(Refused, match=r"pip install 'mjp\[lattice\]'"):
         attack("lattice", network, update)
+
+
+def test_an_fpylll_that_does_not_load_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fpylll", None)  # importing it raises ImportError
+    assert not can_reduce.__wrapped__()

@@ -18,8 +18,6 @@ one reduction over the patches solves every pixel of a plain network, and of a m
 found which combinations of pixels hold nothing of the masked patches.
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
@@ -29,7 +27,7 @@ from mjp.privacy.server.bend import Bend
 from mjp.privacy.server.choice import choose_points, near
 from mjp.privacy.server.cosets import MAX_OPEN, Cosets, round_all
 from mjp.privacy.server.crowded import is_crowded, round_columns, uncover_cosets
-from mjp.privacy.server.integers import snap, to_levels, to_patches
+from mjp.privacy.server.integers import can_reduce, snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, solve_open
 from mjp.privacy.server.needs import NEEDS as ALL_NEEDS
 from mjp.privacy.server.needs import require
@@ -125,5 +123,5 @@ def _solved(view: View, cosets: Cosets, patches: Tensor) -> tuple[Tensor, int]:
 
 
 def check_installed() -> None:
-    if find_spec("fpylll") is None:
-        raise Refused("the package fpylll is missing: pip install 'mjp[lattice]'")
+    if not can_reduce():
+        raise Refused("the package fpylll is missing or does not load: pip install 'mjp[lattice]'")

@@ -6,7 +6,6 @@ cell is measured. A killed audit resumes where it was: the same settings in the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from mjp.privacy.examine.subject import public_model
 from mjp.privacy.lpips import find_lpips
 from mjp.privacy.metrics import Perceptual
 from mjp.privacy.samples import sample_pictures, spread_numbers
+from mjp.privacy.server.integers import can_reduce
 from mjp.privacy.server.prior import Prior, fit_prior
 from mjp.privacy.server.public_pictures import PUBLIC, find_prior
 from mjp.privacy.server.view import Effort, server_seed
@@ -150,8 +150,8 @@ def _caveats(settings: AuditSettings) -> list[str]:
     sentences = []
     if settings.float_pictures:
         sentences.append("pictures were resized with floats, which hides what 8-bit pictures give away to lattice")
-    if "lattice" not in settings.attacks or find_spec("fpylll") is None:
-        remedy = "pip install 'mjp[lattice]'" if find_spec("fpylll") is None else "add it to --attacks"
+    if "lattice" not in settings.attacks or not can_reduce():
+        remedy = "pip install 'mjp[lattice]'" if not can_reduce() else "add it to --attacks"
         sentences.append(f"the strongest attack on 8-bit pictures, lattice, did not run: {remedy}")
     return sentences
 

@@ -11,6 +11,8 @@ lattice of rank q, so l is known up to that lattice as soon as one integer point
 The pixels beyond the m are the check: what is integer in all of them, to the precision of the equations, is no chance.
 """
 
+import importlib
+from functools import cache
 from typing import Any, NamedTuple
 
 import scipy.linalg
@@ -40,6 +42,16 @@ def reduce_lattice(metric: Tensor, block: int = 0) -> Tensor:
     """(n, n) integer rows: a basis of Z^n, reduced in a positive metric by LLL, and by BKZ with a block size."""
     root = torch.linalg.cholesky(metric).T  # metric = rootᵀ root: column j is the image of unit vector j
     return reduce_rows(root.T, float(root.diagonal().min()) / 2.0**BITS, block)
+
+
+@cache
+def can_reduce() -> bool:
+    """Whether fpylll is there and loads: a wheel for other libraries than the system's is found and fails."""
+    try:
+        importlib.import_module("fpylll")
+    except ImportError:
+        return False
+    return True
 
 
 def reduce_rows(rows: Tensor, unit: float, block: int = 0) -> Tensor:

@@ -14,7 +14,6 @@ every round knows its span, exactly where masked patches are certain.
 """
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from mjp.privacy.server.choice import choose_points
 from mjp.privacy.server.cosets import Cosets, find_cosets
-from mjp.privacy.server.integers import snap, to_levels, to_patches
+from mjp.privacy.server.integers import can_reduce, snap, to_levels, to_patches
 from mjp.privacy.server.linear import OpenSystem, PatchModes, solve_open
 from mjp.privacy.server.self_check import explains
 from mjp.privacy.server.view import View
@@ -176,7 +175,7 @@ def _whole_points(view: View, equations: Sequence[Equations], patches: Tensor, h
     Where nothing is open, patches that are not whole are wrong in directions that the rounds barely decide: these are
     left open too, as far as that gives more patches an integer point.
     """
-    if find_spec("fpylll") is None:
+    if not can_reduce():
         return patches
     best: Cosets | None = None
     for attempt in range(MAX_LOOSER):
