@@ -31,7 +31,7 @@ CLIPPING = ("noise", "dp")
 CLIENTS = 2
 BATCH = 16
 STEPS = 100
-RATE = 0.03
+RATE = 0.01
 SEEDS = (0, 1)
 
 
