@@ -9,6 +9,7 @@ from torch import Tensor
 import mjp
 from mjp.evaluation import jigsaw_metrics
 from mjp.evaluation.batches import Batch
+from mjp.method.config import SamplerName
 from mjp.method.model import MJPOutput
 from mjp.reproduce.outcomes import measure_outcomes
 
@@ -19,7 +20,19 @@ def constant(_: MJPOutput, __: MJPOutput, labels: Tensor) -> Tensor:
     return torch.ones_like(labels)
 
 
-def test_a_further_metric_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gate_needs_the_full_jigsaw_with_positions_kept_and_the_rest_is_as_the_model_does_it() -> None:
+    model, batches = network_and_batches()
+    samplers: list[SamplerName] = ["blockwise", "uniform"]
+    outcomes = measure_outcomes(model, batches, [0.5, 1.0], samplers=samplers, device=torch.device("cpu"))
+    assert [(point["ratio"], point["unknown"], point["sampler"]) for point in outcomes["points"]] == [
+        (0.5, True, "blockwise"),
+        (1.0, True, "blockwise"),
+        (1.0, False, "blockwise"),
+        (0.5, True, "uniform"),
+    ]
+
+
+def network_and_batches() -> tuple[mjp.MJP, list[Batch]]:
     shape: dict[str, Any] = {
         "img_size": 32,
         "patch_size": 8,
@@ -30,7 +43,11 @@ def test_a_further_metric_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) ->
     }
     model = mjp.MJP(timm.create_model("deit_tiny_patch16_224", **shape), mjp.variant("J", ratio=0.5))
     images = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    batches = [Batch(images, torch.arange(6) % 4, list(range(6)))]
+    return model, [Batch(images, torch.arange(6) % 4, list(range(6)))]
+
+
+def test_a_further_metric_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batches = network_and_batches()
     expected = measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"], device=torch.device("cpu"))
     monkeypatch.setitem(jigsaw_metrics.METRICS, "constant", constant)
     assert measure_outcomes(model, batches, [0.3, 0.5], samplers=["blockwise"], device=torch.device("cpu")) == expected

@@ -3,6 +3,7 @@
 import json
 import time
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,31 @@ def test_cells_that_run_at_the_same_time_have_different_slots(tmp_path: Path) ->
     tasks = {name: partial(wait_for_the_other, tmp_path) for name in ("first", "second")}
     run_all(tasks, jobs=2, minutes=1, say=lambda line: None)
     assert {path.name for path in tmp_path.iterdir()} == {"0", "1"}
+
+
+def breathe(path: Path, slot: int) -> float:
+    """A cell that takes for ever and shows that it is alive."""
+    while True:
+        path.touch()
+        time.sleep(0.05)
+
+
+def start_breathing(path: Path) -> None:
+    run_all({"only": partial(breathe, path)}, jobs=1, minutes=1, say=lambda line: None)
+
+
+def test_a_killed_grid_leaves_no_cell_behind(tmp_path: Path) -> None:
+    breath = tmp_path / "breath"
+    grid = get_context("spawn").Process(target=start_breathing, args=(breath,))
+    grid.start()
+    while not breath.exists():
+        time.sleep(0.05)
+    grid.kill()  # the grid has no chance to tell its cells
+    grid.join()
+    deadline = time.time() + 60
+    while time.time() - breath.stat().st_mtime < 2:
+        assert time.time() < deadline
+        time.sleep(0.1)
 
 
 def test_a_cell_that_fails_does_not_stop_the_others() -> None:

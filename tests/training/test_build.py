@@ -71,6 +71,25 @@ def test_weight_decay_spares_biases_norms_positions_and_class_token() -> None:
         assert (id(p) in spared) == free, name
 
 
+def test_positions_as_in_the_authors_code_start_at_one_and_decay() -> None:
+    settings = config(positions="reference", weight_decay=0.05, model_kwargs=[*TINY_VIT[:1], "embed_dim=192"])
+    model = build_model(settings, 2)
+    optimizer = build_optimizer(settings, model, 8)
+    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] == 0.05 for p in group["params"]}
+    parameters = dict(model.named_parameters())
+    for name in ("model.pos_embed", "unknown"):
+        assert parameters[name].std().item() == pytest.approx(1, abs=0.2)
+        assert id(parameters[name]) in decayed
+    assert not {id(parameters[name]) for name in ("model.cls_token", "model.norm.weight")} & decayed
+    assert torch.equal(parameters["unknown"], build_model(settings, 2).get_parameter("unknown"))  # seeded
+
+
+@pytest.mark.parametrize("changes", [{"preset": "B"}, {"model": "test_resnet", "model_kwargs": [], "preset": "E"}])
+def test_positions_that_are_not_there_cannot_be_treated(changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="--positions reference is about absolute position embeddings"):
+        build_model(config(positions="reference", **changes), 2)
+
+
 def test_the_optimizer_is_the_one_of_the_recipe() -> None:
     optimizer = build_optimizer(config(lr=5e-4, opt_eps=1e-7, opt_betas=[0.8, 0.9]), build_model(config(), 2), 1024)
     assert isinstance(optimizer, torch.optim.AdamW)

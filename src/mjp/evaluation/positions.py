@@ -7,6 +7,7 @@ spectrum       singular values of the centred table: how many directions it uses
 umap           a plane that keeps neighbours together, by umap-learn
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,8 +88,10 @@ def similarity(table: Tensor) -> Tensor:
 
 def umap(table: Tensor, seed: int) -> Tensor | None:
     """(N, 2) UMAP coordinates, if umap-learn is installed."""
-    try:
-        from umap import UMAP
-    except ImportError:
-        return None
-    return torch.from_numpy(UMAP(n_components=2, random_state=seed).fit_transform(table.numpy()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TensorFlow, which it could use, and of tables with few rows
+        try:
+            from umap import UMAP
+        except ImportError:
+            return None
+        return torch.from_numpy(UMAP(n_components=2, random_state=seed, n_jobs=1).fit_transform(table.numpy()))

@@ -16,7 +16,6 @@ from mjp.reproduce.scale import Claim, Scale, Table
 from mjp.reproduce.verdict import Difference, Outcome, Variance, decide, paired_difference, seed_variance
 
 CELLS = "cells"
-SEEDS = 3  # what a verdict is worth having with
 GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
 Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
 
@@ -137,7 +136,7 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "claims": judge(scale, cells),
         "corruptions": _by_corruption(cells),
         "cells": len(everything),
-        "planned": len(scale.runs) * max(SEEDS, len(seeds_done)),
+        "planned": len(scale.runs) * max(len(scale.seeds), len(seeds_done)),
         "seeds": seeds_done,
         "seconds": sum(cell["seconds"] for cell in everything),
     }

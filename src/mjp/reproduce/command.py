@@ -25,7 +25,7 @@ def reproduce(options: ReproduceConfig) -> Results:
     """Compute what is missing, then collect; after --dry-run only the plan."""
     scale = load_scale(options.scale)
     folder = options.out or Path("out/reproduce") / scale.name
-    cells = parse_shard(options.shard).take(scale.cells(options.seeds, options.only))
+    cells = parse_shard(options.shard).take(scale.cells(options.seeds or scale.seeds, options.only))
     missing = [cell for cell in cells if not path_of(folder, cell).exists()]
     device = pick_device(options.device).type
     jobs = options.jobs or (torch.cuda.device_count() if device == "cuda" else os.cpu_count()) or 1

@@ -20,8 +20,8 @@ class ReproduceConfig:
     """Folder of pictures with masks (CamVid's or ADE20K's layout), for the runs of the scale that are segmented."""
     only: tuple[str, ...] = ()
     """Tables to compute; default: all."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds; a verdict needs at least two, and three or more to be worth much."""
+    seeds: tuple[int, ...] | None = None
+    """Seeds; default: the scale's, mostly 0 1 2. A verdict needs at least two, and three or more to be worth much."""
     jobs: int | None = None
     """Cells at a time, a process for each; default: one per core, or one per GPU."""
     device: str = "auto"

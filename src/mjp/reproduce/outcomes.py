@@ -29,8 +29,17 @@ def measure_outcomes(
     samplers: Iterable[SamplerName],
     device: torch.device,
 ) -> dict[str, Any]:
-    """Every picture without a jigsaw and under one jigsaw for each ratio and sampler."""
-    settings = [setting for sampler in samplers for setting in sweep_settings(model, ratios, sampler=sampler)]
+    """Every picture without a jigsaw and under one jigsaw for each ratio and sampler.
+
+    Masked slots are treated as the model does it; under the full jigsaw, with positions kept as well, for the gate.
+    """
+    settings = [
+        setting
+        for sampler in samplers
+        for setting in sweep_settings(model, ratios, sampler=sampler)
+        if setting.unknown == model.hides_positions or setting.ratio == 1
+        if sampler == "blockwise" or setting.ratio < 1  # the full jigsaw has one mask, whoever draws it
+    ]
     rows = torch.cat(list(picture_outcomes(model, batches, settings, draws=1, seed=0, device=device))).cpu()
     columns = rows[:, 2:].split(len(METRICS), 1)  # the metrics of each setting
     points = [_point(*pair) for pair in zip(settings, columns, strict=True)]

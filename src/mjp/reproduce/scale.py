@@ -10,6 +10,7 @@
     attacked                pictures whose gradients are attacked, for runs that measure leakage
     segment                 fields of `mjp segment`, for runs that measure it
     curves                  the runs that figures show, if not all
+    seeds                   the seeds of every run; default 0, 1, 2
     tables                  NAME: its runs and columns, and the figures of the paper that stand beside
     claims                  what the paper says, as a comparison of two runs
 
@@ -25,6 +26,7 @@ from mjp.common.errors import InputError
 from mjp.common.read import parse_yaml, read_yaml
 from mjp.reproduce.quantities import DEFAULT, style
 
+SEEDS = (0, 1, 2)
 MEASUREMENTS = ("positions", "corruption", "attention", "cost", "leakage", "segment", "uniform")
 
 
@@ -78,6 +80,7 @@ class Scale:
     sweep_pictures: int | None
     attacked: int
     segment: dict[str, Any]
+    seeds: tuple[int, ...]
     minutes: float  # of one run on one core of the machine that the figures come from
     needs_checkpoint: bool
 
@@ -149,6 +152,7 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         sweep_pictures=values.get("sweep_pictures"),
         attacked=values.get("attacked", 8),
         segment=values.get("segment", {}),
+        seeds=tuple(values.get("seeds", SEEDS)),
         minutes=values["minutes"],
         needs_checkpoint=values.get("checkpoint", False),
     )

@@ -2,8 +2,8 @@
 
 One process per core beats one process with several threads on small models, and a killed grid loses at most what its
 running cells did since their last checkpoint: a cell whose file exists is never computed again, and a cell that was
-interrupted resumes. Cells are independent, so `--shard i/n` splits them over machines; the files are all that has to be
-brought together.
+interrupted resumes. However the grid ends, its cells end with it: none goes on computing unseen. Cells are independent,
+so `--shard i/n` splits them over machines; the files are all that has to be brought together.
 """
 
 import os
@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import TypeVar
 
 from mjp.common.errors import InputError
@@ -41,6 +42,18 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(index), int(count))
 
 
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it does, even by a kill that it cannot pass on."""
+    parent = parent_process()
+    assert parent is not None  # only called in the processes of the pool
+
+    def wait_and_leave() -> None:
+        parent.join()
+        os._exit(1)  # from a thread, nothing else ends the process; files are written under temporary names
+
+    Thread(target=wait_and_leave, daemon=True).start()
+
+
 def run_all(
     tasks: Mapping[str, Callable[[int], float]], *, jobs: int, minutes: float, say: Callable[[str], None]
 ) -> None:
@@ -55,7 +68,9 @@ def run_all(
     durations: list[float] = []
     finished = 0
     started = time.monotonic()
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), max_tasks_per_child=1, initializer=_end_with_parent
+    ) as pool:
         waiting = iter(tasks.items())
         pending: dict[Future[float], tuple[str, int]] = {}  # name and slot
 

@@ -16,13 +16,15 @@ from mjp.method.backbones import fit_config
 from mjp.method.config import PRESETS
 from mjp.method.model import MJP
 from mjp.training.config import TrainConfig
-from mjp.training.groups import parameter_groups
+from mjp.training.groups import parameter_groups, position_names
 from mjp.training.pretrained import Loaded, load_into_timm, load_into_wrapper, pretrained_weights
 
 
 def build_model(config: TrainConfig, classes: int) -> MJP:
     """The timm model of a recipe with random weights, wrapped."""
-    return _wrap(config, _timm_model(config, classes))
+    model = _wrap(config, _timm_model(config, classes))
+    _start_positions(config, model, position_names(model))
+    return model
 
 
 def build_pretrained(config: TrainConfig, classes: int) -> tuple[MJP, Loaded | None]:
@@ -34,6 +36,7 @@ def build_pretrained(config: TrainConfig, classes: int) -> tuple[MJP, Loaded | N
     report = load_into_timm(model, *pretrained)
     wrapped = _wrap(config, model)
     load_into_wrapper(wrapped, pretrained[1], report)
+    _start_positions(config, wrapped, position_names(wrapped) & report.new)
     return wrapped, report
 
 
@@ -54,6 +57,19 @@ def _timm_model(config: TrainConfig, classes: int) -> nn.Module:
 def _wrap(config: TrainConfig, model: nn.Module) -> MJP:
     # a preset means: as far as this model can carry it
     return MJP(model, fit_config(config.mjp, model) if config.preset in PRESETS else config.mjp)
+
+
+def _start_positions(config: TrainConfig, model: MJP, new: set[str]) -> None:
+    """With --positions reference, draw new position embeddings from N(0, 1), as torch starts an nn.Embedding."""
+    if config.positions == "timm":
+        return
+    if not position_names(model) or config.mjp.position == "none":
+        raise InputError(
+            f"--positions {config.positions} is about absolute position embeddings, and {config.model} with --preset "
+            f"{config.preset} has none: leave it out"
+        )
+    for name in sorted(new):
+        nn.init.normal_(model.get_parameter(name), generator=model.generator)
 
 
 def refuse_idle_jigsaw(config: TrainConfig) -> None:
@@ -116,13 +132,14 @@ def build_optimizer(
     options: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas, "momentum": config.momentum}
     options = {name: value for name, value in options.items() if value is not None}
     parameters: Any = model
-    if config.layer_decay is not None or config.head_lr != 1:
+    if config.layer_decay is not None or config.head_lr != 1 or config.positions == "reference":
         parameters = parameter_groups(
             model,
             weight_decay=config.weight_decay,
             layer_decay=config.layer_decay,
             head_lr=config.head_lr,
             new=new or set(),
+            decayed=position_names(model) if config.positions == "reference" else set(),
         )
     lr = peak_learning_rate(config, step_size)
     try:

@@ -1,6 +1,7 @@
 """Which parameters learn, and how fast: frozen ones, layer-wise decay, and a rate of their own for new ones."""
 
 import re
+from collections.abc import Set
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -30,17 +31,32 @@ def freeze(model: MJP, patterns: tuple[str, ...]) -> list[str]:
     return sorted(frozen)
 
 
+def position_names(model: MJP) -> set[str]:
+    """The names of the absolute position table, timm's or the one that `ape` adds, and of E_unk."""
+    return {name for name, _ in model.named_parameters() if name == "unknown" or name.endswith("pos_embed")}
+
+
 def parameter_groups(
-    model: MJP, *, weight_decay: float, layer_decay: float | None, head_lr: float, new: set[str]
+    model: MJP,
+    *,
+    weight_decay: float,
+    layer_decay: float | None,
+    head_lr: float,
+    new: set[str],
+    decayed: Set[str] = frozenset(),
 ) -> list[dict[str, Any]]:
-    """timm's parameter groups, with `lr_scale`: layer_decay per layer from the top, head_lr for what is new."""
+    """timm's parameter groups, with `lr_scale`: layer_decay per layer from the top, head_lr for what is new.
+
+    `decayed` parameters have weight decay whatever timm says.
+    """
     scales = learning_rate_scales(model, layer_decay=layer_decay, head_lr=head_lr, new=new)
     spared = model.no_weight_decay()
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        decay = 0.0 if parameter.ndim <= 1 or name in spared else weight_decay
+        is_spared = (parameter.ndim <= 1 or name in spared) and name not in decayed
+        decay = 0.0 if is_spared else weight_decay
         key = (scales[name], decay)
         group = groups.setdefault(key, {"lr_scale": scales[name], "weight_decay": decay, "params": []})
         group["params"].append(parameter)
