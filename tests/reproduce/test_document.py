@@ -9,7 +9,7 @@ from mjp.reproduce.document import document
 
 def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any]:
     difference = {"mean": 0.02, "low": 0.01, "high": 0.03, "seeds": 3}
-    names = {"text": f"{run} {quantity}", "published": "–", "of": run, "than": "A"}
+    names = {"id": f"{run}-{quantity}", "text": f"{run} {quantity}", "published": "–", "of": run, "than": "A"}
     return {
         **names,
         "quantity": quantity,
@@ -24,7 +24,9 @@ def page(price: str) -> str:
     claims = [claim("J", "top1@0.5", 0.0, "holds"), claim("J", "top1", 0.01, price), claim("G", "top1", 0.01, "holds")]
     scale = {"name": "toy", "title": "Toy", "about": "A toy."}
     counts = {"cells": 6, "planned": 6, "seeds": [0, 1, 2], "seconds": 60}
-    return document({"scale": scale, "claims": claims, "tables": {}, "corruptions": {}, "gates": {}, **counts})
+    doubts = [{"question": "Does J cost accuracy?", "claims": ["J-top1"]}]
+    empty: dict[str, Any] = {"tables": {}, "corruptions": {}, "gates": {}}
+    return document({"scale": scale, "claims": claims, "doubts": doubts, **empty, **counts})
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,10 @@ def test_worth_having_is_what_gains_and_costs_little_beyond_doubt(price: str, se
     assert sentence in section
     assert "| J | +2.00 [+1.00, +3.00] points, 3 seeds |" in section
     assert "| G |" not in section  # nothing says what it gains
+
+
+@pytest.mark.parametrize("price", ["holds", "undecided", "not run"])
+def test_a_doubt_is_answered_by_its_claims_once_they_are_judged(price: str) -> None:
+    row = f"| Does J cost accuracy? | J top1 | +2.00 [+1.00, +3.00] points, 3 seeds | **{price}** |"
+    assert (row in page(price)) == (price != "not run")
+    assert ("Known doubts" in page(price)) == (price != "not run")

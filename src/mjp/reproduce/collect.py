@@ -134,6 +134,7 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "tables": {name: _table(scale, table, cells) for name, table in scale.tables.items()},
         "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},
         "claims": judge(scale, cells),
+        "doubts": [asdict(doubt) for doubt in scale.doubts],
         "corruptions": _by_corruption(cells),
         "cells": len(everything),
         "planned": len(scale.runs) * max(len(scale.seeds), len(seeds_done)),

@@ -31,6 +31,8 @@ def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "Verdicts", _verdicts(body["claims"])
         if trades := _trades(body["claims"]):
             yield "Is it worth having?", trades
+        if doubts := _doubts(body["doubts"], body["claims"]):
+            yield "Known doubts", doubts
     for table in body["tables"].values():
         if any(row["seeds"] for row in table["rows"]):
             yield table["title"], _table(table)
@@ -67,6 +69,17 @@ def _trades(claims: list[dict[str, Any]]) -> list[str]:
     )
     rows = [[run, _difference(gains[run]), _difference(prices[run])] for run in runs]
     return [fill(rule, WIDTH), "", *markdown(["run", "top-1 at γ = 0.5 gained", "top-1 gained without a jigsaw"], rows)]
+
+
+def _doubts(doubts: list[dict[str, Any]], claims: list[dict[str, Any]]) -> list[str]:
+    """What a sceptic asks, and the claims that answer it."""
+    judged = {claim["id"]: claim for claim in claims if claim["verdict"] != "not run"}
+    rows = [
+        [doubt["question"], claim["text"], _difference(claim), f"**{claim['verdict']}**"]
+        for doubt in doubts
+        for claim in (judged[id] for id in doubt["claims"] if id in judged)
+    ]
+    return markdown(["doubt", "what was tested", "difference here", "verdict"], rows) if rows else []
 
 
 def _difference(claim: dict[str, Any]) -> str:

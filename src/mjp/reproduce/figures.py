@@ -47,6 +47,7 @@ def _draw_convergence(scale: Scale, runs: Cells, path: Path) -> None:
         rows = np.array([[top1 for _, top1 in curve] for curve in curves])
         _band(axis, epochs, rows, colour, _label(scale, run))
     axis.set(title="validation top-1, %", xlabel="epoch")
+    axis.locator_params(axis="x", integer=True)
     _finish(figure, [axis], path)
 
 
@@ -73,7 +74,7 @@ def _draw_attention(columns: dict[str, dict[str, Any]], path: Path) -> None:
 def _draw_positions(columns: dict[str, dict[str, Any]], path: Path) -> None:
     """Position embeddings of the first seed in the plane, one column per run, coloured by row and column."""
     plt = pyplot()
-    figure, axes = plt.subplots(2, len(columns), figsize=(3.0 * len(columns), 6.2), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(2, len(columns), figsize=(2.0 * len(columns), 4.3), layout="constrained", squeeze=False)
     for row, (name, title) in zip(axes, {"pca": "principal components", "umap": "UMAP"}.items(), strict=True):
         row[0].set_ylabel(title)
         for axis, (run, figures) in zip(row, columns.items(), strict=True):

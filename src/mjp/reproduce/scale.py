@@ -13,6 +13,7 @@
     seeds                   the seeds of every run; default 0, 1, 2
     tables                  NAME: its runs and columns, and the figures of the paper that stand beside
     claims                  what the paper says, as a comparison of two runs
+    doubts                  what a sceptic asks, and the claims that answer it
 
 `cells` turns it into the list of (run, seed) that have to be computed.
 """
@@ -57,6 +58,14 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """A question of a sceptic, and the ids of the claims that answer it."""
+
+    question: str
+    claims: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Table:
     title: str
     runs: tuple[str, ...]
@@ -73,6 +82,7 @@ class Scale:
     runs: dict[str, Run]
     tables: dict[str, Table]
     claims: tuple[Claim, ...]
+    doubts: tuple[Doubt, ...]
     curves: tuple[str, ...]
     ratios: tuple[float, ...]
     pictures: int | None
@@ -134,6 +144,9 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         runs[key] = Run(key, settings.pop("title", key), {**common, **settings}, measure)
     tables = {key: _table(entry) for key, entry in values["tables"].items()}
     claims = tuple(Claim(**entry) for entry in values["claims"])
+    doubts = tuple(Doubt(entry["question"], tuple(entry["claims"])) for entry in values.get("doubts", ()))
+    if missing := sorted({id for doubt in doubts for id in doubt.claims} - {claim.id for claim in claims}):
+        raise ValueError(f"there is no claim {', '.join(missing)}")
     curves = tuple(values.get("curves", runs))
     named = {*curves, *(name for table in tables.values() for name in table.runs)}
     if missing := sorted((named | {run for claim in claims for run in (claim.of, claim.than)}) - set(runs)):
@@ -145,6 +158,7 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         runs=runs,
         tables=tables,
         claims=claims,
+        doubts=doubts,
         curves=curves,
         ratios=tuple(values["ratios"]),
         pictures=values.get("pictures"),
