@@ -72,7 +72,7 @@ def test_weight_decay_spares_biases_norms_positions_and_class_token() -> None:
 
 
 def test_positions_as_in_the_authors_code_start_at_one_and_decay() -> None:
-    settings = config(positions="reference", weight_decay=0.05, model_kwargs=[*TINY_VIT[:1], "embed_dim=192"])
+    settings = config(reference_positions=True, weight_decay=0.05, model_kwargs=[*TINY_VIT[:1], "embed_dim=192"])
     model = build_model(settings, 2)
     optimizer = build_optimizer(settings, model, 8)
     decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] == 0.05 for p in group["params"]}
@@ -86,8 +86,8 @@ def test_positions_as_in_the_authors_code_start_at_one_and_decay() -> None:
 
 @pytest.mark.parametrize("changes", [{"preset": "B"}, {"model": "test_resnet", "model_kwargs": [], "preset": "E"}])
 def test_positions_that_are_not_there_cannot_be_treated(changes: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="--positions reference is about absolute position embeddings"):
-        build_model(config(positions="reference", **changes), 2)
+    with pytest.raises(InputError, match="--reference-positions is about absolute position embeddings"):
+        build_model(config(reference_positions=True, **changes), 2)
 
 
 def test_the_optimizer_is_the_one_of_the_recipe() -> None:

@@ -172,7 +172,7 @@ def test_the_unknown_position_starts_at_the_mean_of_the_loaded_table(tmp_path: P
 def test_a_loaded_table_stays_when_positions_start_as_in_the_authors_code(tmp_path: Path) -> None:
     source = vit(size=16)
     weights = tensor_file(source.state_dict(), tmp_path / "weights.safetensors")
-    model, _ = finetuned(weights, positions="reference", model_kwargs=[*TINY_VIT])
+    model, _ = finetuned(weights, reference_positions=True, model_kwargs=[*TINY_VIT])
     assert torch.equal(model.model.pos_embed, source.pos_embed)
     assert model.unknown.std() > 0.5
 

@@ -60,12 +60,12 @@ def _wrap(config: TrainConfig, model: nn.Module) -> MJP:
 
 
 def _start_positions(config: TrainConfig, model: MJP, new: set[str]) -> None:
-    """With --positions reference, draw new position embeddings from N(0, 1), as torch starts an nn.Embedding."""
-    if config.positions == "timm":
+    """With --reference-positions, draw new position embeddings from N(0, 1), as torch starts an nn.Embedding."""
+    if not config.reference_positions:
         return
     if not position_names(model) or config.mjp.position == "none":
         raise InputError(
-            f"--positions {config.positions} is about absolute position embeddings, and {config.model} with --preset "
+            f"--reference-positions is about absolute position embeddings, and {config.model} with --preset "
             f"{config.preset} has none: leave it out"
         )
     for name in sorted(new):
@@ -132,14 +132,14 @@ def build_optimizer(
     options: dict[str, Any] = {"eps": config.opt_eps, "betas": config.opt_betas, "momentum": config.momentum}
     options = {name: value for name, value in options.items() if value is not None}
     parameters: Any = model
-    if config.layer_decay is not None or config.head_lr != 1 or config.positions == "reference":
+    if config.layer_decay is not None or config.head_lr != 1 or config.reference_positions:
         parameters = parameter_groups(
             model,
             weight_decay=config.weight_decay,
             layer_decay=config.layer_decay,
             head_lr=config.head_lr,
             new=new or set(),
-            decayed=position_names(model) if config.positions == "reference" else set(),
+            decayed=position_names(model) if config.reference_positions else set(),
         )
     lr = peak_learning_rate(config, step_size)
     try:

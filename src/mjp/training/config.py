@@ -105,7 +105,7 @@ class TrainConfig:
     lr: float = 5e-4
     """Learning rate per 512 pictures: it is multiplied by (pictures per step) / 512."""
     weight_decay: float = 0.05
-    """None on biases, norms, class token and (without --positions reference) position embeddings."""
+    """None on biases, norms, class token and (without --reference-positions) position embeddings."""
     sched: str = "cosine"
     """timm schedule."""
     warmup_epochs: float = 20
@@ -119,9 +119,9 @@ class TrainConfig:
     localize_schedule: Literal["constant", "reference"] = "constant"
     """λ over time: constant, or reference (the authors': linear warm-up with the learning rate, then a cosine to λ/2),
     which comes with --preset reference."""
-    positions: Literal["timm", "reference"] = "timm"
-    """How the position table and E_unk are treated: timm (σ = .02, no weight decay), or reference (the authors' code
-    whenever there is an E_unk: new ones start at σ = 1, and both decay), to see what that alone does."""
+    reference_positions: bool = False
+    """Treat the position table and E_unk as the authors' code does where there is an E_unk: new ones start at σ = 1
+    (timm: .02), and both have weight decay. For seeing what that alone does."""
     ratio_schedule: Literal["constant", "rise", "fall"] = "constant"
     """Mask ratio γ over time: constant, rise (from 0 to γ in the first half of training) or fall (from γ to 0 in the
     second half)."""
