@@ -1,5 +1,6 @@
 """results.json of `mjp reproduce` as Markdown: docs/results.md is made of this."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 from typing import Any
@@ -7,6 +8,12 @@ from typing import Any
 from mjp.report.published import CORRUPTIONS, TABLE_4
 
 WIDTH = 118
+COUNTED = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "undecided": "are undecided",
+    "gated": "do not count because the plain network does not use its positions",
+}
 
 
 def document(body: dict[str, Any], level: int = 1) -> str:
@@ -44,7 +51,10 @@ def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
     judged = [claim for claim in claims if claim["verdict"] != "not run"]
     open_claims = [claim["text"] for claim in claims if claim["verdict"] == "not run"]
+    outcomes = Counter(claim["verdict"] for claim in judged)
+    counts = ", ".join(f"{outcomes[name]} {words}" for name, words in COUNTED.items() if outcomes[name])
     rule = (
+        f"Of {len(judged)} claims that were tested, {counts}. "
         "The rule (`mjp.reproduce.verdict`) was written before the runs: differences are paired over pictures and "
         f"seeds, intervals are at 95 % and corrected for {len(claims)} claims (Bonferroni). A claim holds if its whole "
         "interval does, and does not hold if its whole interval contradicts it. One seed has no interval."
