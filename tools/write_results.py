@@ -14,7 +14,7 @@ from mjp.reproduce.command import collect
 from mjp.reproduce.committed import HOME
 from mjp.reproduce.document import document
 from mjp.reproduce.first_result import first_result
-from mjp.reproduce.scale import load_scale
+from mjp.reproduce.scale_file import load_scale
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

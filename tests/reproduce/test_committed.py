@@ -10,7 +10,7 @@ from mjp.reproduce.collect import read_cells, summarise
 from mjp.reproduce.committed import HOME, committed_results
 from mjp.reproduce.document import document
 from mjp.reproduce.first_result import first_result
-from mjp.reproduce.scale import load_scale
+from mjp.reproduce.scale_file import load_scale
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "results.md"

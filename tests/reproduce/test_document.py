@@ -8,13 +8,14 @@ from mjp.reproduce.document import document
 
 
 def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any]:
-    difference = {"mean": 0.02, "low": 0.01, "high": 0.03, "seeds": 3}
+    difference = {"mean": 0.02, "low": 0.01, "high": 0.03, "seeds": 3, "pictures": None}
     names = {"id": f"{run}-{quantity}", "text": f"{run} {quantity}", "published": "–", "of": run, "than": "A"}
     return {
         **names,
         "quantity": quantity,
         "margin": margin,
         "verdict": verdict,
+        "post_hoc": run == "G",
         "factor": 100,
         "difference": difference,
     }
@@ -22,7 +23,7 @@ def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any
 
 def page(price: str) -> str:
     claims = [claim("J", "top1@0.5", 0.0, "holds"), claim("J", "top1", 0.01, price), claim("G", "top1", 0.01, "holds")]
-    scale = {"name": "toy", "title": "Toy", "about": "A toy."}
+    scale = {"name": "toy", "title": "Toy", "about": "A toy.", "gpu": None}
     counts = {"cells": 6, "planned": 6, "seeds": [0, 1, 2], "seconds": 60}
     doubts = [{"question": "Does J cost accuracy?", "claims": ["J-top1"]}]
     empty: dict[str, Any] = {"tables": {}, "corruptions": {}, "gates": {}}
@@ -44,3 +45,8 @@ def test_a_doubt_is_answered_by_its_claims_once_they_are_judged(price: str) -> N
     row = f"| Does J cost accuracy? | J top1 | +2.00 [+1.00, +3.00] points, 3 seeds | **{price}** |"
     assert (row in page(price)) == (price != "not run")
     assert ("Known doubts" in page(price)) == (price != "not run")
+
+
+def test_claims_that_came_later_have_a_star() -> None:
+    assert "| G top1 \\* |" in page("holds")
+    assert "| J top1 |" in page("holds")

@@ -1,6 +1,7 @@
 """The whole grid on a toy scale: cells, resume, shards, tables, verdicts, figures."""
 
 import json
+import shutil
 import time
 from functools import partial
 from multiprocessing import get_context
@@ -11,9 +12,10 @@ import torch
 
 from mjp.cli.main import main
 from mjp.common.errors import InputError
+from mjp.reproduce import command
 from mjp.reproduce.cell import Place, compute
 from mjp.reproduce.collect import read_cells, values_of
-from mjp.reproduce.scale import load_scale, scales
+from mjp.reproduce.scale_file import load_scale, scales
 from mjp.reproduce.schedule import Shard, parse_shard, run_all
 
 CPU = torch.device("cpu")
@@ -72,6 +74,40 @@ def test_a_cell_gives_the_same_twice(folder: Path, tmp_path: Path) -> None:
     compute(Place("toy", tmp_path, "embedded", None), "J", 0, CPU)
     cells = [json.loads((home / "cells" / "J-0.json").read_text()) for home in (folder, tmp_path)]
     assert cells[0]["outcomes"] == cells[1]["outcomes"]
+
+
+def test_cells_of_other_settings_or_other_pictures_are_refused(folder: Path, tmp_path: Path) -> None:
+    cell = json.loads((folder / "cells" / "A-0.json").read_text())
+    (tmp_path / "cells").mkdir()
+    changes = {
+        "trained with other settings": {"train": {**cell["train"], "epochs": 50}},
+        "different numbers of pictures": {"outcomes": {**cell["outcomes"], "pictures": 99}},
+        "is not a cell": {"train": None, "figures": None},
+    }
+    for sentence, change in changes.items():
+        content = {name: value for name, value in {**cell, **change}.items() if value is not None}
+        (tmp_path / "cells" / "A-0.json").write_text(json.dumps(content))
+        (tmp_path / "cells" / "A-1.json").write_bytes((folder / "cells" / "A-1.json").read_bytes())
+        with pytest.raises(InputError, match=sentence):
+            read_cells(tmp_path, load_scale("toy"))
+
+
+def test_what_worked_is_collected_when_a_cell_fails(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "cells", tmp_path / "cells")
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise InputError("1 of 1 cells failed")
+
+    monkeypatch.setattr(command, "run_all", fail)
+    assert main(["reproduce", "toy", "--data", "embedded", "--seeds", "0", "5", "--out", str(tmp_path)]) == 2
+    assert (tmp_path / "results.json").is_file()
+
+
+def test_the_grid_for_gpus_says_how_many_hours_they_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "imagenet", "--dry-run", "--seeds", "0", "1", "2"]) == 0
+    assert "18,270 hours of one GPU (V100)" in capsys.readouterr().out
 
 
 def test_dry_run_says_what_would_be_computed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +200,9 @@ def test_a_cell_that_fails_does_not_stop_the_others() -> None:
         (["toy", "--only", "nothing"], "there is no table nothing"),
         (["toy", "--collect"], "there are no cells in"),
         (["toy", "--shard", "5/4"], "--shard takes i/n"),
+        (["toy", "--jobs", "0"], "--jobs must be a whole number of at least 1"),
+        (["toy", "--seeds", "0", "0"], "--seeds takes one seed or more, each once"),
+        (["toy", "--seeds", "-1"], "--seeds must be a whole number"),
     ],
 )
 def test_bad_input_gets_a_sentence(

@@ -121,3 +121,11 @@ def test_several_problems_are_counted(tmp_path: Path) -> None:
     foreign_label(root)
     with pytest.raises(InputError, match="1 other picture"):
         find_scenes(root).check()
+
+
+def test_a_split_without_a_labelled_pixel_is_refused(tmp_path: Path) -> None:
+    root = write_scenes(tmp_path, count=2)
+    for number in range(2):
+        Image.new("L", (64, 64), len(CLASSES)).save(root / "test/masks" / f"{number}.png")
+    with pytest.raises(InputError, match="every pixel of every mask in test is void"):
+        find_scenes(root).check()

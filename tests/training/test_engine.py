@@ -413,3 +413,10 @@ def test_every_step_has_its_own_jigsaw_and_every_forward_pass_its_own_noise(data
     run.train()
     assert len(plans) == len(set(plans)) == 24
     assert len(set(noise)) == 24
+
+
+def test_a_model_whose_arguments_leave_no_trace_is_saved_and_loaded(data: Path, tmp_path: Path) -> None:
+    kwargs = ["channels=(8,16,24,32)", "stem_width=8", "output_stride=8"]
+    config = settings(data, tmp_path / "run", model="resnet10t", model_kwargs=kwargs, preset="E", epochs=1)
+    model = mjp.MJP.from_pretrained(train(config))
+    assert model.unwrap().num_features == 32

@@ -21,7 +21,8 @@ from mjp.common.runs.recipe import load_recipe
 from mjp.reproduce.collect import CELLS
 from mjp.reproduce.kernels import use_fast_kernels
 from mjp.reproduce.measure import measure_model
-from mjp.reproduce.scale import Cell, load_scale
+from mjp.reproduce.scale import Cell
+from mjp.reproduce.scale_file import load_scale
 from mjp.reproduce.scenes import measure_scenes
 from mjp.training.arguments import config_from
 from mjp.training.engine import train

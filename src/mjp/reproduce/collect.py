@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mjp.common.errors import InputError
 from mjp.common.read import read_object
+from mjp.common.results import plain
 from mjp.evaluation.robustness.metrics import ALEXNET
 from mjp.reproduce.outcomes import unpack
 from mjp.reproduce.quantities import style
@@ -27,11 +28,32 @@ def read_cells(folder: Path, scale: Scale) -> Cells:
         try:
             cell = read_object(path, advice="remove it, and run the command again")
             run, seed = cell["run"], int(cell["seed"])
+            if not {"train", "figures", "outcomes", "seconds"} <= cell.keys():
+                raise KeyError(run)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a cell of mjp reproduce: remove it, and run the command again") from error
         if run in cells:
+            _check_settings(path, cell["train"], plain(scale.runs[run].train))
             cells[run][seed] = cell
+    _check_pictures(folder, cells)
     return cells
+
+
+def _check_settings(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    if names := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
+        raise InputError(
+            f"{path} was trained with other settings than the scale has now ({', '.join(names)}): choose another "
+            "--out, or remove the file to compute it anew"
+        )
+
+
+def _check_pictures(folder: Path, cells: Cells) -> None:
+    counts = {cell["outcomes"]["pictures"] for by_seed in cells.values() for cell in by_seed.values()}
+    if len(counts) > 1:
+        raise InputError(
+            f"the cells in {folder} were judged on different numbers of pictures ({', '.join(map(str, sorted(counts)))}"
+            "): bring together cells of the same data only"
+        )
 
 
 def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None:
@@ -85,16 +107,20 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
     return {"loss": loss, "open": loss is not None and loss > GATE}
 
 
-def difference(cells: Cells, claim: Claim, comparisons: int) -> Difference | None:
-    """X − Y of a claim over the seeds that both runs have."""
+def difference(scale: Scale, cells: Cells, claim: Claim) -> Difference | None:
+    """X − Y of a claim over the seeds that both runs have, with an interval that allows for all claims of the scale."""
     seeds = sorted(cells[claim.of].keys() & cells[claim.than].keys())
     pairs = [[values_of(cells[run][seed], claim.quantity) for run in (claim.of, claim.than)] for seed in seeds]
     if not pairs or any(value is None for pair in pairs for value in pair):
         return None
     rows = [np.asarray(x) - np.asarray(y) for x, y in pairs]
-    differences = claim.sign * np.stack(rows)  # (S, P) or (S,)
-    pooled = _seed_variance(cells, claim.quantity, seeds) if differences.ndim == 2 else None
-    return paired_difference(differences, comparisons=comparisons, of_seeds=pooled)
+    differences = np.stack(rows)  # (S, P) or (S,)
+    pooled = None
+    if differences.ndim == 2:
+        families = {scale.runs[run].family for run in (claim.of, claim.than)}
+        relatives = {run: cells[run] for run in cells if scale.runs[run].family in families}
+        pooled = _seed_variance(relatives, claim.quantity, seeds)
+    return paired_difference(differences, comparisons=len(scale.claims), of_seeds=pooled)
 
 
 def _seed_variance(cells: Cells, quantity: str, seeds: list[int]) -> Variance | None:
@@ -112,7 +138,7 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
     """Every claim with its interval and verdict."""
     verdicts = []
     for claim in scale.claims:
-        result = difference(cells, claim, len(scale.claims))
+        result = difference(scale, cells, claim)
         outcome: Outcome = "not run" if result is None else decide(result, margin=claim.margin)
         if result is not None and claim.baseline is not None and not gate(cells[claim.baseline])["open"]:
             outcome = "gated"
@@ -130,7 +156,7 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "models": {
             name: {"title": scale.runs[name].title, "seeds": len(seeds)} for name, seeds in cells.items() if seeds
         },
-        "scale": {"name": scale.name, "title": scale.title, "about": scale.about},
+        "scale": {"name": scale.name, "title": scale.title, "about": scale.about, "gpu": scale.gpu},
         "tables": {name: _table(scale, table, cells) for name, table in scale.tables.items()},
         "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},
         "claims": judge(scale, cells),

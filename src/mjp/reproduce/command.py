@@ -17,12 +17,14 @@ from mjp.reproduce.collect import read_cells, summarise
 from mjp.reproduce.config import ReproduceConfig
 from mjp.reproduce.document import document
 from mjp.reproduce.figures import draw_figures
-from mjp.reproduce.scale import Cell, Scale, load_scale
-from mjp.reproduce.schedule import parse_shard, run_all
+from mjp.reproduce.scale import Cell, Scale
+from mjp.reproduce.scale_file import load_scale
+from mjp.reproduce.schedule import parse_shard, run_all, turns
 
 
 def reproduce(options: ReproduceConfig) -> Results:
     """Compute what is missing, then collect; after --dry-run only the plan."""
+    options.check()
     scale = load_scale(options.scale)
     folder = options.out or Path("out/reproduce") / scale.name
     cells = parse_shard(options.shard).take(scale.cells(options.seeds or scale.seeds, options.only))
@@ -32,12 +34,18 @@ def reproduce(options: ReproduceConfig) -> Results:
     if options.dry_run:
         _print_plan(scale, cells, missing, jobs)
         plan = {"cells": [cell.name for cell in cells], "missing": [cell.name for cell in missing]}
-        return make_results("reproduce", options, {**plan, "minutes": scale.minutes * len(missing) / jobs})
+        return make_results("reproduce", options, {**plan, "minutes": scale.minutes * turns(len(missing), jobs)})
     check_folder(folder)
+    read_cells(folder, scale)  # refuses cells of other settings before anything is computed
     if missing and not options.collect:
         place = _place(options, scale, folder, missing, device)
         tasks = {cell.name: partial(compute_alone, place, cell.run.name, cell.seed) for cell in missing}
-        run_all(tasks, jobs=jobs, minutes=scale.minutes, say=partial(print, flush=True))
+        try:
+            run_all(tasks, jobs=jobs, minutes=scale.minutes, say=partial(print, flush=True))
+        except InputError:
+            if any(read_cells(folder, scale).values()):  # what did work is not lost
+                collect(scale, folder, vars(options))
+            raise
     return collect(scale, folder, vars(options))
 
 
@@ -72,5 +80,7 @@ def _print_plan(scale: Scale, cells: list[Cell], missing: list[Cell], jobs: int)
     for cell in cells:
         state = "to compute" if cell in missing else "done"
         print(f"  {cell.name:<16} {state:<11} {cell.run.title}")
-    hours = duration(60 * scale.minutes * len(missing) / jobs)
+    hours = duration(60 * scale.minutes * turns(len(missing), jobs))
     print(f"\n{len(missing)} of {len(cells)} cells to compute, {jobs} at a time: about {hours}")
+    if scale.gpu is not None:
+        print(f"in all about {scale.minutes * len(missing) / 60:,.0f} hours of one GPU ({scale.gpu}), a cell on each")

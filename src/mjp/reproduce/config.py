@@ -5,13 +5,17 @@ from pathlib import Path
 
 import tyro
 
+from mjp.common.errors import InputError
+from mjp.common.validate import seed, whole
+
 
 @dataclass
 class ReproduceConfig:
     """What to compute, from what, and where to."""
 
     scale: tyro.conf.Positional[str]
-    """finetune, scratch, imagenet (for GPUs), toy (seconds, proves nothing), or a YAML file."""
+    """finetune, finetune_search (how its settings were chosen), finetune_long (longer training), scratch, imagenet (for
+    GPUs), toy (seconds, proves nothing), or a YAML file."""
     data: str | None = None
     """Folder with train/CLASS/* and val/CLASS/*; the scale says which data set."""
     checkpoint: Path | None = None
@@ -34,3 +38,12 @@ class ReproduceConfig:
     """Print the runs and the expected time, and stop."""
     out: Path | None = None
     """Folder for cells, runs and results; default: out/reproduce/SCALE."""
+
+    def check(self) -> None:
+        """Refuse numbers that make no sense."""
+        if self.jobs is not None:
+            whole("--jobs", self.jobs, least=1)
+        for value in self.seeds or ():
+            seed("--seeds", value)
+        if self.seeds is not None and len(set(self.seeds)) < max(1, len(self.seeds)):
+            raise InputError("--seeds takes one seed or more, each once, as in --seeds 0 1 2")

@@ -11,8 +11,8 @@ WIDTH = 118
 COUNTED = {
     "holds": "hold",
     "does not hold": "do not hold",
-    "undecided": "are undecided",
-    "gated": "do not count because the plain network does not use its positions",
+    "undecided": "undecided",
+    "gated": "not counted, because the plain network does not use its positions",
 }
 
 
@@ -29,7 +29,7 @@ def _cost(body: dict[str, Any]) -> str:
     seeds = ", ".join(map(str, body["seeds"]))
     return (
         f"`mjp reproduce {body['scale']['name']}`: {body['cells']} of {body['planned']} runs are done (seeds {seeds}), "
-        f"{body['seconds'] / 3600:.1f} hours of one core so far."
+        f"{body['seconds'] / 3600:.1f} hours of one {'GPU' if body['scale']['gpu'] else 'core'} so far."
     )
 
 
@@ -50,16 +50,21 @@ def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
     judged = [claim for claim in claims if claim["verdict"] != "not run"]
+    later = any(claim["post_hoc"] for claim in judged)
     open_claims = [claim["text"] for claim in claims if claim["verdict"] == "not run"]
     outcomes = Counter(claim["verdict"] for claim in judged)
-    counts = ", ".join(f"{outcomes[name]} {words}" for name, words in COUNTED.items() if outcomes[name])
+    counts = ", ".join(f"{words}: {outcomes[name]}" for name, words in COUNTED.items() if outcomes[name])
     rule = (
-        f"Of {len(judged)} claims that were tested, {counts}. "
-        "The rule (`mjp.reproduce.verdict`) was written before the runs: differences are paired over pictures and "
-        f"seeds, intervals are at 95 % and corrected for {len(claims)} claims (Bonferroni). A claim holds if its whole "
-        "interval does, and does not hold if its whole interval contradicts it. One seed has no interval."
+        f"{len(judged)} claims were tested; {counts}. The rule is in `mjp.reproduce.verdict`: differences are paired "
+        "over seeds, and over pictures where every picture has a value; intervals are at 95 % and corrected for "
+        f"{len(claims)} claims (Bonferroni). A claim holds if its whole interval does, and does not hold if its whole "
+        "interval contradicts it. One seed has no interval."
+        + (" Claims with a star were added when figures of their runs had been seen." if later else "")
     )
-    rows = [[claim["text"], claim["published"], _difference(claim), f"**{claim['verdict']}**"] for claim in judged]
+    rows = [
+        [claim["text"] + (" \\*" if claim["post_hoc"] else ""), claim["published"], _difference(claim), _verdict(claim)]
+        for claim in judged
+    ]
     lines = [fill(rule, WIDTH), "", *markdown(["claim", "published", "difference here", "verdict"], rows)]
     return lines + (["", fill(f"Not run yet: {'; '.join(open_claims)}.", WIDTH)] if open_claims else [])
 
@@ -75,7 +80,7 @@ def _trades(claims: list[dict[str, Any]]) -> list[str]:
     proven = [run for run in runs if gains[run]["verdict"] == prices[run]["verdict"] == "holds"]
     rule = (
         "Worth having is a network that is more accurate under the jigsaw and costs less than one point without it, "
-        "both beyond doubt. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
+        "with both intervals. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
     )
     rows = [[run, _difference(gains[run]), _difference(prices[run])] for run in runs]
     return [fill(rule, WIDTH), "", *markdown(["run", "top-1 at γ = 0.5 gained", "top-1 gained without a jigsaw"], rows)]
@@ -85,11 +90,15 @@ def _doubts(doubts: list[dict[str, Any]], claims: list[dict[str, Any]]) -> list[
     """What a sceptic asks, and the claims that answer it."""
     judged = {claim["id"]: claim for claim in claims if claim["verdict"] != "not run"}
     rows = [
-        [doubt["question"], claim["text"], _difference(claim), f"**{claim['verdict']}**"]
+        [doubt["question"], claim["text"], _difference(claim), _verdict(claim)]
         for doubt in doubts
         for claim in (judged[id] for id in doubt["claims"] if id in judged)
     ]
     return markdown(["doubt", "what was tested", "difference here", "verdict"], rows) if rows else []
+
+
+def _verdict(claim: dict[str, Any]) -> str:
+    return f"**{claim['verdict']}**"
 
 
 def _difference(claim: dict[str, Any]) -> str:
@@ -99,6 +108,8 @@ def _difference(claim: dict[str, Any]) -> str:
     factor = claim["factor"]
     unit = " points" if factor == 100 else ""
     seeds = f"{difference['seeds']} seed" + ("" if difference["seeds"] == 1 else "s")
+    if difference["pictures"]:
+        seeds += f", {difference['pictures']:,} pictures"
     if difference["low"] is None:
         return f"{factor * difference['mean']:+.2f}{unit}, {seeds}"
     low, high = (factor * difference[end] for end in ("low", "high"))
@@ -113,9 +124,7 @@ def _table(table: dict[str, Any]) -> list[str]:
         entries = [_entry(row, **column) for column in columns]
         rows.append([f"{row['run']}: {row['title']}", str(row["seeds"]), *entries])
     note = f" Note: {table['note']}." if table["note"] else ""
-    beside = (
-        "; in brackets the paper's figure (ImageNet, one run)" if any(r["published"] for r in table["rows"]) else ""
-    )
+    beside = "; in brackets the paper's figure (one run)" if any(r["published"] for r in table["rows"]) else ""
     return [
         fill(f"Mean ± standard deviation over seeds{beside}.{note}", WIDTH),
         "",

@@ -44,4 +44,4 @@ def _percent(figure: dict[str, float]) -> str:
 
 def _points(claim: dict[str, Any]) -> str:
     mean, low, high = (100 * claim["difference"][name] for name in ("mean", "low", "high"))
-    return f"{mean:.1f} [{low:.1f}, {high:.1f}]".replace("-", "−")
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")

@@ -5,6 +5,8 @@ A quantity is a name, or a name with the γ of the test behind an @: `top1`, `co
 
 from typing import NamedTuple
 
+from mjp.common.errors import InputError, shorten
+
 
 class Style(NamedTuple):
     """How a quantity is printed: multiplied by a factor, with so many digits."""
@@ -41,8 +43,14 @@ DEFAULT = ("top1", "consistency@0.5", "top1@0.5", "diff_norm@0.5", "diff_relativ
 def style(quantity: str) -> Style:
     """How a quantity is printed; its γ becomes part of the title."""
     name, _, ratio = quantity.partition("@")
+    if name not in STYLES:
+        raise InputError(f"there is no quantity {shorten(name)}: choose from {', '.join(STYLES)}")
     plain = STYLES[name]
     if not ratio:
         return plain
+    try:
+        float(ratio)
+    except ValueError as error:
+        raise InputError(f"behind the @ of {shorten(quantity)} must stand a number, the γ of the test") from error
     words, comma, unit = plain.title.partition(",")
     return plain._replace(title=f"{words} at γ = {ratio}{comma}{unit}")

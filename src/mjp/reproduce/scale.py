@@ -1,34 +1,10 @@
-"""A scale: one YAML file that says which runs there are, what is measured on them, and which claim each serves.
-
-    title, about            what the scale is
-    data, checkpoint        what --data and --checkpoint must name
-    train                   fields of `mjp train` that all runs share
-    runs                    NAME: fields of `mjp train` for this run; `like:` a run whose fields it starts from;
-                            `measure:` what is measured beside the sweep
-    ratios, pictures        the γ at which every run is judged, and on how many validation pictures
-    sweep, sweep_pictures   further γ for the figure, on fewer pictures
-    attacked                pictures whose gradients are attacked, for runs that measure leakage
-    segment                 fields of `mjp segment`, for runs that measure it
-    curves                  the runs that figures show, if not all
-    seeds                   the seeds of every run; default 0, 1, 2
-    tables                  NAME: its runs and columns, and the figures of the paper that stand beside
-    claims                  what the paper says, as a comparison of two runs
-    doubts                  what a sceptic asks, and the claims that answer it
-
-`cells` turns it into the list of (run, seed) that have to be computed.
-"""
+"""A scale: which runs there are, what is measured on them, and which claim each serves. `scale_file` reads one."""
 
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from mjp.common.errors import InputError
-from mjp.common.read import parse_yaml, read_yaml
-from mjp.reproduce.quantities import DEFAULT, style
-
-SEEDS = (0, 1, 2)
-MEASUREMENTS = ("positions", "corruption", "attention", "cost", "leakage", "segment", "uniform")
+from mjp.reproduce.quantities import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -39,6 +15,7 @@ class Run:
     title: str
     train: dict[str, Any]
     measure: tuple[str, ...] = ()
+    family: str = "main"  # runs of one family are taken to vary alike from seed to seed
 
 
 @dataclass(frozen=True)
@@ -52,9 +29,9 @@ class Claim:
     of: str
     than: str
     published: str
-    sign: int = 1
     margin: float = 0.0
     baseline: str | None = "A"  # the plain network that must use its positions; None: the claim is not about positions
+    post_hoc: bool = False  # added when figures of its runs had been seen
 
 
 @dataclass(frozen=True)
@@ -91,7 +68,8 @@ class Scale:
     attacked: int
     segment: dict[str, Any]
     seeds: tuple[int, ...]
-    minutes: float  # of one run on one core of the machine that the figures come from
+    minutes: float  # of one run on one core of the machine that the figures come from, or on one GPU
+    gpu: str | None  # the kind of GPU that the minutes are about; None: they are about a core
     needs_checkpoint: bool
 
     def cells(self, seeds: tuple[int, ...], only: tuple[str, ...] = ()) -> list["Cell"]:
@@ -110,71 +88,3 @@ class Cell:
     @property
     def name(self) -> str:
         return f"{self.run.name}-{self.seed}"
-
-
-def scales() -> list[str]:
-    """The scales that come with the package."""
-    names = [path.name for path in files("mjp.reproduce.scales").iterdir()]
-    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
-
-
-def load_scale(name: str) -> Scale:
-    """A scale by name, or from a YAML file."""
-    if name in scales():
-        values = parse_yaml(files("mjp.reproduce.scales").joinpath(f"{name}.yaml").read_text(), name)
-    elif Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
-        values = read_yaml(Path(name))
-    else:
-        raise InputError(f"there is no scale {name!r}: choose from {', '.join(scales())}, or give a YAML file")
-    try:
-        return _scale(Path(name).stem, values)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"the scale {name} is incomplete or has a field of the wrong kind: {error}") from error
-
-
-def _scale(name: str, values: dict[str, Any]) -> Scale:
-    common = values.get("train", {})
-    runs = {}
-    for key, fields in values["runs"].items():
-        settings = {**values["runs"].get(fields.get("like"), {}), **fields}
-        settings.pop("like", None)
-        measure = tuple(settings.pop("measure", ()))
-        if unknown := set(measure) - set(MEASUREMENTS):
-            raise ValueError(f"run {key} measures {', '.join(sorted(unknown))}")
-        runs[key] = Run(key, settings.pop("title", key), {**common, **settings}, measure)
-    tables = {key: _table(entry) for key, entry in values["tables"].items()}
-    claims = tuple(Claim(**entry) for entry in values["claims"])
-    doubts = tuple(Doubt(entry["question"], tuple(entry["claims"])) for entry in values.get("doubts", ()))
-    if missing := sorted({id for doubt in doubts for id in doubt.claims} - {claim.id for claim in claims}):
-        raise ValueError(f"there is no claim {', '.join(missing)}")
-    curves = tuple(values.get("curves", runs))
-    named = {*curves, *(name for table in tables.values() for name in table.runs)}
-    if missing := sorted((named | {run for claim in claims for run in (claim.of, claim.than)}) - set(runs)):
-        raise ValueError(f"there is no run {', '.join(missing)}")
-    return Scale(
-        name=name,
-        title=values["title"],
-        about=values["about"],
-        runs=runs,
-        tables=tables,
-        claims=claims,
-        doubts=doubts,
-        curves=curves,
-        ratios=tuple(values["ratios"]),
-        pictures=values.get("pictures"),
-        sweep=tuple(values.get("sweep", ())),
-        sweep_pictures=values.get("sweep_pictures"),
-        attacked=values.get("attacked", 8),
-        segment=values.get("segment", {}),
-        seeds=tuple(values.get("seeds", SEEDS)),
-        minutes=values["minutes"],
-        needs_checkpoint=values.get("checkpoint", False),
-    )
-
-
-def _table(entry: dict[str, Any]) -> Table:
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
-    table = Table(**fields)
-    for quantity in table.columns:
-        style(quantity)  # refuses a quantity that nobody knows
-    return table

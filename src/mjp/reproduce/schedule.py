@@ -6,6 +6,7 @@ interrupted resumes. However the grid ends, its cells end with it: none goes on 
 so `--shard i/n` splits them over machines; the files are all that has to be brought together.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,11 @@ def parse_shard(text: str) -> Shard:
     if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         raise InputError(f"--shard takes i/n with 1 <= i <= n, as in 2/4, not {text!r}")
     return Shard(int(index), int(count))
+
+
+def turns(cells: int, jobs: int) -> int:
+    """How many cells one slot has to compute, at most, if all take equally long."""
+    return math.ceil(cells / jobs)
 
 
 def _end_with_parent() -> None:
@@ -81,7 +87,7 @@ def run_all(
         for slot in range(jobs):
             start_next(slot)
         plural = "" if len(tasks) == 1 else "s"
-        expected = duration(minutes * 60 * len(tasks) / jobs)
+        expected = duration(60 * minutes * turns(len(tasks), jobs))
         say(f"{len(tasks)} cell{plural} to compute, {jobs} at a time; about {expected}")
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -94,7 +100,7 @@ def run_all(
                     say(f"{name} failed: {error}")
                     continue
                 durations.append(future.result())
-                left = sum(durations) / len(durations) * (len(tasks) - finished) / jobs
+                left = sum(durations) / len(durations) * turns(len(tasks) - finished, jobs)
                 share = f"{finished} of {len(tasks)}"
                 say(
                     f"{name} done in {duration(durations[-1])}; {share} after {duration(time.monotonic() - started)}, "

@@ -1,4 +1,6 @@
-"""The rule by which a claim holds, does not hold, or stays undecided. It was written before the runs.
+"""The rule by which a claim holds, does not hold, or stays undecided.
+
+It was written before the runs. One thing changed after the first ones: σ is estimated within families of runs.
 
 A claim compares two runs, X and Y, in one quantity, as X − Y, signed so that the claim says "greater than −margin".
 Every run has S seeds and P pictures, and X and Y share both: the same seed draws the same weights and order, and the
@@ -9,10 +11,11 @@ same pictures are judged. So differences are taken picture by picture and seed b
     interval         Student's t with Welch–Satterthwaite degrees of freedom, at level 1 − .05 / (number of claims)
 
 σ² is the variance of a run's mean from seed to seed. Three seeds of two runs say little about it, so it is estimated
-from all R runs of the scale that have these seeds, as the residual of the table run × seed, with (R − 1)(S − 1) degrees
-of freedom: the runs share architecture, data and length, and are taken to share σ. Adding the variance between
-pictures counts part of the residual twice, which errs on the side of caution. A quantity that exists once per seed
-(a regression error, seconds) differs in scale between runs: it has the variance of its own differences alone.
+from all R runs of their family (the scale file names it) that have these seeds, as the residual of the table run ×
+seed, with (R − 1)(S − 1) degrees of freedom: they share architecture, data and length, and are taken to share σ. While
+runs of the family are missing, intervals still move. Adding the variance between pictures counts part of the residual
+twice, which errs on the side of caution. A quantity that exists once per seed (a regression error, seconds, the leak of
+a few pictures) differs in scale between runs: it has the variance of its own differences alone, over seeds.
 
     holds          the whole interval is above −margin
     does not hold  the whole interval is below −margin

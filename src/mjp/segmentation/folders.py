@@ -90,10 +90,15 @@ class SceneFolder:
         everything = [(scenes, number) for scenes in self.splits.values() for number in range(len(scenes))]
         with ThreadPoolExecutor(CHECKING_THREADS) as pool:
             results = pool.map(lambda item: _problem(*item), everything)
-            problems = [text for text in track(results, "checking pictures", total=len(everything)) if text]
+            outcomes = list(track(results, "checking pictures", total=len(everything)))
+            problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
         if problems:
             more = f" ({len(problems) - 1} other pictures have problems as well)" if len(problems) > 1 else ""
             raise InputError(problems[0] + more)
+        labelled = {id(scenes) for (scenes, _), outcome in zip(everything, outcomes, strict=True) if outcome}
+        for split, scenes in self.splits.items():
+            if id(scenes) not in labelled:
+                raise InputError(f"every pixel of every mask in {split} is void: nothing could be learned or measured")
 
 
 def find_scenes(root: Path) -> SceneFolder:
@@ -157,9 +162,10 @@ def _ade20k_names(root: Path) -> tuple[str, ...]:
     return tuple(row[-1].split(",")[0].strip() for row in rows)
 
 
-def _problem(scenes: Scenes, number: int) -> str:
+def _problem(scenes: Scenes, number: int) -> str | bool:
+    """What is wrong with a picture and its mask, or whether the mask has a pixel that is not void."""
     try:
-        scenes.load(number)
+        _, classes = scenes.load(number)
     except InputError as error:
         return str(error)
-    return ""
+    return bool((classes != IGNORE).any())

@@ -2,6 +2,7 @@
 
 import ast
 import math
+from pathlib import Path
 from typing import Any
 
 import timm
@@ -107,6 +108,15 @@ def mask_ratio(config: TrainConfig, epoch: float) -> float:
     progress = epoch / config.epochs
     shares = {"constant": 1.0, "rise": min(1.0, 2 * progress), "fall": min(1.0, 2 * (1 - progress))}
     return config.mjp.ratio * max(0.0, shares[config.ratio_schedule])
+
+
+def save_model(config: TrainConfig, model: MJP, target: Path) -> None:
+    """Save a trained model with the timm arguments that are read off it, or with those of the recipe."""
+    try:
+        model.save_pretrained(target)
+    except InputError:  # some arguments leave no trace in a model, such as the channels of a ResNet
+        arguments = dict(model_argument(text) for text in config.model_kwargs)
+        model.save_pretrained(target, model_args={"num_classes": model.num_classes, **arguments})
 
 
 def model_argument(text: str) -> tuple[str, Any]:

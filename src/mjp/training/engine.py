@@ -39,6 +39,7 @@ from mjp.training.build import (
     mask_ratio,
     refuse_idle_jigsaw,
     refuse_missing_weights,
+    save_model,
 )
 from mjp.training.config import FREE_TO_CHANGE, TrainConfig
 from mjp.training.data import Augmented, load_data, preprocessing, seed_transforms, transforms
@@ -206,7 +207,7 @@ class Run(ResumableRun[TrainConfig]):
         target = self.folder / "model"
         if self.world.leads:
             draw_curve(self.log, self.folder / "curve.png", f"{self.config.model}, {self.config.preset}")
-            self._evaluated().save_pretrained(target)
+            save_model(self.config, self._evaluated(), target)
         self.world.wait()
         return target
 

@@ -33,6 +33,7 @@ def _scale(run: Run) -> dict[str, Any]:
         "figures": [(run.picture(name), text) for name, text in FIGURES.items() if (run.folder / name).is_file()],
         "cells": body["cells"],
         "hours": f"{body['seconds'] / 3600:.1f}",
+        "device": "GPU" if body["scale"].get("gpu") else "core",
     }
 
 
