@@ -43,7 +43,7 @@ def main() -> float:
     vit.load_state_dict(body, strict=False)
 
     # wrap after loading: E_unk then starts at the mean of the pretrained position table
-    model = mjp.MJP(vit, mjp.preset("paper", ratio=0.27, unknown_init="mean"))
+    model = mjp.MJP(vit, mjp.preset("paper", ratio=0.15, unknown_init="mean"))
     # the lower a layer, the more slowly it learns; the head has the full rate
     optimizer = create_optimizer_v2(model, "adamw", lr=1e-3, weight_decay=0.05, layer_decay=0.75)
 
