@@ -6,6 +6,7 @@ import time
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def test_a_cell_gives_the_same_twice(folder: Path, tmp_path: Path) -> None:
 def test_cells_of_other_settings_or_other_pictures_are_refused(folder: Path, tmp_path: Path) -> None:
     cell = json.loads((folder / "cells" / "A-0.json").read_text())
     (tmp_path / "cells").mkdir()
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "trained with other settings": {"train": {**cell["train"], "epochs": 50}},
         "different numbers of pictures": {"outcomes": {**cell["outcomes"], "pictures": 99}},
         "is not a cell": {"train": None, "figures": None},
