@@ -17,6 +17,7 @@ def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any
         "verdict": verdict,
         "post_hoc": run == "G",
         "factor": 100,
+        "digits": 2,
         "difference": difference,
     }
 

@@ -143,8 +143,9 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
         if result is not None and claim.baseline is not None and not gate(cells[claim.baseline])["open"]:
             outcome = "gated"
         interval = None if result is None else asdict(result)
-        factor = style(claim.quantity).factor
-        verdicts.append({**asdict(claim), "factor": factor, "difference": interval, "verdict": outcome})
+        printed = style(claim.quantity)
+        numbers = {"factor": printed.factor, "digits": max(2, printed.digits)}
+        verdicts.append({**asdict(claim), **numbers, "difference": interval, "verdict": outcome})
     return verdicts
 
 

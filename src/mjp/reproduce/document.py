@@ -80,7 +80,7 @@ def _trades(claims: list[dict[str, Any]]) -> list[str]:
     proven = [run for run in runs if gains[run]["verdict"] == prices[run]["verdict"] == "holds"]
     rule = (
         "Worth having is a network that is more accurate under the jigsaw and costs less than one point without it, "
-        "with both intervals. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
+        "each with its whole interval. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
     )
     rows = [[run, _difference(gains[run]), _difference(prices[run])] for run in runs]
     return [fill(rule, WIDTH), "", *markdown(["run", "top-1 at γ = 0.5 gained", "top-1 gained without a jigsaw"], rows)]
@@ -105,15 +105,15 @@ def _difference(claim: dict[str, Any]) -> str:
     difference = claim["difference"]
     if difference is None:
         return "–"
-    factor = claim["factor"]
+    factor, digits = claim["factor"], claim["digits"]
     unit = " points" if factor == 100 else ""
     seeds = f"{difference['seeds']} seed" + ("" if difference["seeds"] == 1 else "s")
     if difference["pictures"]:
         seeds += f", {difference['pictures']:,} pictures"
     if difference["low"] is None:
-        return f"{factor * difference['mean']:+.2f}{unit}, {seeds}"
+        return f"{factor * difference['mean']:+.{digits}f}{unit}, {seeds}"
     low, high = (factor * difference[end] for end in ("low", "high"))
-    return f"{factor * difference['mean']:+.2f} [{low:+.2f}, {high:+.2f}]{unit}, {seeds}"
+    return f"{factor * difference['mean']:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{unit}, {seeds}"
 
 
 def _table(table: dict[str, Any]) -> list[str]:

@@ -39,13 +39,13 @@ def _scale(run: Run) -> dict[str, Any]:
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     difference = claim["difference"]
-    scale = claim["factor"]
+    scale, digits = claim["factor"], claim.get("digits", 2)
     if difference is None:
         cell = NOTHING
     elif difference["low"] is None:  # one seed
-        cell = measured(difference["mean"], scale=scale, digits=2)
+        cell = measured(difference["mean"], scale=scale, digits=digits)
     else:
-        cell = measured([difference["mean"], difference["low"], difference["high"]], scale=scale, digits=2)
+        cell = measured([difference["mean"], difference["low"], difference["high"]], scale=scale, digits=digits)
     return {
         "text": _unquoted(claim["text"]),
         "published": claim["published"],
