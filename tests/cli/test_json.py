@@ -19,9 +19,10 @@ from mjp.aladin.search import push
 from mjp.cli import demo
 from mjp.cli.aladin import COMMANDS as ALADIN
 from mjp.cli.main import COMMANDS, main
-from mjp.common.results import SCHEMA, read_results
+from mjp.common.results import SCHEMA, plain, read_results
 from mjp.common.web.server import Server
 from mjp.reproduce.outcomes import pack
+from mjp.reproduce.scale_file import load_scale
 from segmentation.scenes import TINY_SWIN, write_scenes
 from training.runs import TINY_VIT, make_pictures
 
@@ -114,7 +115,8 @@ def write_cell(path: Path) -> None:
     point = {"unknown": False, "sampler": "blockwise", **measured}
     outcomes = {"right": bits, "pictures": 8, "points": [{"ratio": ratio, **point} for ratio in (0.25, 0.5, 1.0)]}
     figures = {"curve": [[1, 10.0]], "step_cost": 0.1}
-    cell = {"run": "A", "seed": 0, "train": {}, "figures": figures, "outcomes": outcomes, "seconds": 1}
+    settings = plain(load_scale("toy").runs["A"].train)
+    cell = {"run": "A", "seed": 0, "train": settings, "figures": figures, "outcomes": outcomes, "seconds": 1}
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(cell))
 
