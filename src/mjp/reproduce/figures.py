@@ -29,10 +29,10 @@ def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
     ratios = sorted({*scale.ratios, *scale.sweep})
     for axis, name, label in zip(axes, ("top1", "consistency"), ("top-1, %", "consistency, %"), strict=True):
-        for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
+        for line, (run, seeds) in zip(_lines(runs), runs.items(), strict=True):
             rows = [[100 * _mean(cell, f"{name}@{ratio:g}") for ratio in ratios] for cell in seeds.values()]
             start = [[100 * _mean(cell, "top1") if name == "top1" else 100.0] for cell in seeds.values()]
-            _band(axis, [0.0, *ratios], np.hstack([start, rows]), colour, _label(scale, run))
+            _band(axis, [0.0, *ratios], np.hstack([start, rows]), line, _label(scale, run))
         axis.set(title=label, xlabel="γ in inference")
     _finish(figure, axes, path)
 
@@ -40,12 +40,12 @@ def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
 def _draw_convergence(scale: Scale, runs: Cells, path: Path) -> None:
     """Validation accuracy after every epoch."""
     plt = pyplot()
-    figure, axis = plt.subplots(figsize=(7, 4.6), layout="constrained")
-    for colour, (run, seeds) in zip(_colours(runs), runs.items(), strict=True):
+    figure, axis = plt.subplots(figsize=(9.5, 5.2), layout="constrained")
+    for line, (run, seeds) in zip(_lines(runs), runs.items(), strict=True):
         curves = [cell["figures"]["curve"] for cell in seeds.values()]
         epochs = [epoch for epoch, _ in curves[0]]
         rows = np.array([[top1 for _, top1 in curve] for curve in curves])
-        _band(axis, epochs, rows, colour, _label(scale, run))
+        _band(axis, epochs, rows, line, _label(scale, run))
     axis.set(title="validation top-1, %", xlabel="epoch")
     axis.locator_params(axis="x", integer=True)
     _finish(figure, [axis], path)
@@ -96,17 +96,16 @@ def _scatter(axis: Any, points: NDArray[np.float64]) -> None:
     axis.scatter(points[:, 0], points[:, 1], c=colours, s=14)
 
 
-def _band(axis: Any, x: list[float], rows: NDArray[np.float64], colour: str, label: str) -> None:
+def _band(axis: Any, x: list[float], rows: NDArray[np.float64], line: dict[str, str], label: str) -> None:
     mean, spread = rows.mean(0), rows.std(0, ddof=1) if len(rows) > 1 else np.zeros(rows.shape[1])
-    axis.plot(x, mean, marker=".", color=colour, label=label)
-    axis.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+    axis.plot(x, mean, marker=".", label=label, **line)
+    axis.fill_between(x, mean - spread, mean + spread, color=line["color"], alpha=0.15, linewidth=0)
 
 
 def _finish(figure: Any, axes: Any, path: Path) -> None:
     tidy(*axes)
     handles, labels = axes[0].get_legend_handles_labels()
-    columns = round(figure.get_size_inches()[0] / 3.5)
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     save_chart(figure, path)
 
 
@@ -114,8 +113,10 @@ def _label(scale: Scale, run: str) -> str:
     return f"{run}: {scale.runs[run].title}"
 
 
-def _colours(runs: Cells) -> list[str]:
-    return [COLOURS[k % len(COLOURS)] for k in range(len(runs))]
+def _lines(runs: Cells) -> list[dict[str, str]]:
+    """A line for every run: when the colours are used up, they come again dashed."""
+    styles = [{"color": colour, "linestyle": style} for style in ("-", "--", ":") for colour in COLOURS]
+    return [styles[k % len(styles)] for k in range(len(runs))]
 
 
 def _mean(cell: dict[str, Any], quantity: str) -> float:
