@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mjp.reproduce.command import collect
 from mjp.reproduce.committed import HOME
-from mjp.reproduce.document import document
+from mjp.reproduce.document import document, overview
 from mjp.reproduce.first_result import first_result
 from mjp.reproduce.scale_file import load_scale
 
@@ -32,22 +32,24 @@ What of the paper holds on small networks, with error bars. Every figure comes f
 `src/mjp/shipped/reproduction`, one file for each training run and seed; `python tools/write_results.py` makes this page
 of them. `mjp reproduce SCALE` computes further cells, and `mjp report PAGE.html FOLDER` shows them as one page.
 
-These are small networks and small pictures: nothing here was measured on ImageNet itself.
+These are small networks and small pictures: nothing here was measured on ImageNet itself. Not tested are the paper's
+figures on ImageNet-A and ImageNet-O, which `mjp eval` measures for those who have the pictures.
 """
 
 
 def main() -> None:
-    parts = [INTRODUCTION]
+    bodies, parts = [], []
     for name in ORDER:
         folder = HOME / name
         if (folder / "cells").is_dir():
             with contextlib.redirect_stdout(io.StringIO()):
                 results = collect(load_scale(name), folder, {"scale": name})
             (folder / "results.md").unlink()  # it is part of the page
+            bodies.append(results.body)
             parts += [document(results.body, level=2), *pictures(name, folder)]
             if name == "finetune":
                 replace_between_marks(ROOT / "README.md", first_result(results.body))
-    (DOCS / "results.md").write_text("\n".join(parts), encoding="utf-8")
+    (DOCS / "results.md").write_text("\n".join([INTRODUCTION, overview(bodies), *parts]), encoding="utf-8")
 
 
 def replace_between_marks(path: Path, text: str) -> None:

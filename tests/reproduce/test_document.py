@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mjp.reproduce.document import document
+from mjp.reproduce.document import document, overview
 
 
 def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any]:
@@ -22,13 +22,18 @@ def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any
     }
 
 
-def page(price: str) -> str:
+def results(price: str) -> dict[str, Any]:
     claims = [claim("J", "top1@0.5", 0.0, "holds"), claim("J", "top1", 0.01, price), claim("G", "top1", 0.01, "holds")]
     scale = {"name": "toy", "title": "Toy", "about": "A toy.", "gpu": None}
     counts = {"cells": 6, "planned": 6, "seeds": [0, 1, 2], "seconds": 60}
     doubts = [{"question": "Does J cost accuracy?", "claims": ["J-top1"]}]
     empty: dict[str, Any] = {"tables": {}, "corruptions": {}, "gates": {}}
-    return document({"scale": scale, "claims": claims, "doubts": doubts, **empty, **counts})
+    models = {"J": {"title": "MJP", "seeds": 3}}
+    return {"scale": scale, "models": models, "claims": claims, "doubts": doubts, **empty, **counts}
+
+
+def page(price: str) -> str:
+    return document(results(price))
 
 
 @pytest.mark.parametrize(
@@ -51,3 +56,14 @@ def test_a_doubt_is_answered_by_its_claims_once_they_are_judged(price: str) -> N
 def test_claims_that_came_later_have_a_star() -> None:
     assert "| G top1 \\* |" in page("holds")
     assert "| J top1 |" in page("holds")
+
+
+def test_the_overview_counts_claims_and_names_what_is_worth_having() -> None:
+    text = overview([results("holds"), {**results("undecided"), "scale": {"title": "Other"}}])
+    assert "| scale | claims that hold | undecided |" in text  # only outcomes that occur
+    assert "| Toy | 3 | 0 |" in text
+    assert "| Other | 2 | 1 |" in text
+    assert "- Toy, MJP: top-1 +2.00 [+1.00, +3.00] points, 3 seeds" in text
+    assert "- Other" not in text
+    assert "No network is shown to be worth having" in overview([results("undecided")])
+    assert "No network is shown" not in text

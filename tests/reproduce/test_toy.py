@@ -13,8 +13,9 @@ import torch
 
 from mjp.cli.main import main
 from mjp.common.errors import InputError
+from mjp.common.runs.log import Log
 from mjp.reproduce import command
-from mjp.reproduce.cell import Place, compute
+from mjp.reproduce.cell import Place, compute, seconds_in_log
 from mjp.reproduce.collect import read_cells, values_of
 from mjp.reproduce.scale_file import load_scale, scales
 from mjp.reproduce.schedule import Shard, parse_shard, run_all
@@ -75,6 +76,15 @@ def test_a_cell_gives_the_same_twice(folder: Path, tmp_path: Path) -> None:
     compute(Place("toy", tmp_path, "embedded", None), "J", 0, CPU)
     cells = [json.loads((home / "cells" / "J-0.json").read_text()) for home in (folder, tmp_path)]
     assert cells[0]["outcomes"] == cells[1]["outcomes"]
+
+
+def test_a_cell_that_was_interrupted_counts_the_epochs_before(tmp_path: Path) -> None:
+    assert seconds_in_log(tmp_path, step_size=50) == 0  # a run that has not begun
+    log = Log(tmp_path, tensorboard=False)
+    log.write("epoch", 10, epoch=1, images_per_second=100.0)
+    log.write("step", 15, images_per_second=1.0)  # an epoch that is computed again
+    log.write("epoch", 20, epoch=2, images_per_second=50.0)
+    assert seconds_in_log(tmp_path, step_size=50) == 10 * 50 / 100 + 10 * 50 / 50
 
 
 def test_cells_of_other_settings_or_other_pictures_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -61,8 +61,10 @@ def compute(place: Place, run: str, seed: int, device: torch.device) -> float:
     path = path_of(place.folder, cell)
     if path.exists():
         return 0.0
-    train(config_from(training_values(place, cell, device)))
+    config = config_from(training_values(place, cell, device))
     folder = place.folder / "runs" / cell.name
+    earlier = seconds_in_log(folder, config.batch_size * config.accumulate)
+    train(config)
     outcomes, figures = measure_model(str(folder), place.data, scale, cell.run.measure, device)
     if "segment" in cell.run.measure and place.scenes is not None:  # the command refuses to start without it
         figures |= measure_scenes(folder, place.scenes, scale.segment, seed, device)
@@ -72,7 +74,7 @@ def compute(place: Place, run: str, seed: int, device: torch.device) -> float:
         "train": plain(cell.run.train),
         "figures": {**figures, **training_figures(folder)},
         "outcomes": outcomes,
-        "seconds": round(time.monotonic() - started),
+        "seconds": round(earlier + time.monotonic() - started),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, allow_nan=False)
@@ -90,6 +92,15 @@ def training_values(place: Place, cell: Cell, device: torch.device) -> dict[str,
     if place.checkpoint is not None:
         values["checkpoint"] = str(place.checkpoint)
     return values
+
+
+def seconds_in_log(folder: Path, step_size: int) -> float:
+    """How long the finished epochs of an interrupted run took: they are not computed again."""
+    seconds, last = 0.0, 0
+    for epoch in Log(folder, tensorboard=False).read("epoch"):
+        seconds += (epoch["step"] - last) * step_size / epoch["images_per_second"]
+        last = epoch["step"]
+    return seconds
 
 
 def training_figures(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from textwrap import fill
 from typing import Any
 
 from mjp.report.published import CORRUPTIONS, TABLE_4
+from mjp.reproduce.worth import trades
 
 WIDTH = 118
 COUNTED = {
@@ -13,6 +14,13 @@ COUNTED = {
     "does not hold": "do not hold",
     "undecided": "undecided",
     "gated": "not counted, because the plain network does not use its positions",
+}
+OUTCOMES = {
+    "holds": "claims that hold",
+    "does not hold": "do not hold",
+    "undecided": "undecided",
+    "gated": "not counted",
+    "not run": "not run",
 }
 
 
@@ -23,6 +31,31 @@ def document(body: dict[str, Any], level: int = 1) -> str:
     for title, lines in _sections(body):
         parts.append("\n".join([f"{'#' * (level + 1)} {title}", "", *lines]))
     return "\n\n".join(parts) + "\n"
+
+
+def overview(bodies: Sequence[dict[str, Any]]) -> str:
+    """All scales in a few lines: how many claims hold, and what is worth having."""
+    counts = {body["scale"]["title"]: Counter(claim["verdict"] for claim in body["claims"]) for body in bodies}
+    outcomes = [name for name in OUTCOMES if any(count[name] for count in counts.values())]
+    rows = [[title, *(str(count[name]) for name in outcomes)] for title, count in counts.items() if count]
+    worth = [
+        f"- {body['scale']['title']}, {body['models'][trade.run]['title']}: top-1 {_difference(trade.gain)}, with half "
+        f"of the patches shuffled; {_difference(trade.price)}, with none."
+        for body in bodies
+        for trade in trades(body["claims"])
+        if trade.is_worth_having
+    ]
+    sentence = (
+        "Shown to be worth having (more accurate than plain under the jigsaw, at less than one point without it):"
+    )
+    if not worth:
+        sentence = (
+            "No network is shown to be worth having: more accurate than plain under the jigsaw, at less than one "
+        )
+        sentence += "point without it."
+    table = markdown(["scale", *(OUTCOMES[name] for name in outcomes)], rows)
+    bullets = [fill(line, WIDTH, subsequent_indent="  ") for line in worth]
+    return "\n".join(["## In short", "", *table, "", fill(sentence, WIDTH), *([""] if worth else []), *bullets]) + "\n"
 
 
 def _cost(body: dict[str, Any]) -> str:
@@ -71,18 +104,15 @@ def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
 
 def _trades(claims: list[dict[str, Any]]) -> list[str]:
     """What every run that is judged by both gains under the jigsaw and pays without one."""
-    judged = [claim for claim in claims if claim["verdict"] != "not run"]
-    gains = {claim["of"]: claim for claim in judged if claim["quantity"] == "top1@0.5"}
-    prices = {claim["of"]: claim for claim in judged if claim["quantity"] == "top1" and claim["margin"]}
-    runs = [run for run in gains if run in prices and gains[run]["than"] == prices[run]["than"]]
-    if not runs:
+    judged = trades(claims)
+    if not judged:
         return []
-    proven = [run for run in runs if gains[run]["verdict"] == prices[run]["verdict"] == "holds"]
+    proven = [trade.run for trade in judged if trade.is_worth_having]
     rule = (
         "Worth having is a network that is more accurate under the jigsaw and costs less than one point without it, "
         "each with its whole interval. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
     )
-    rows = [[run, _difference(gains[run]), _difference(prices[run])] for run in runs]
+    rows = [[trade.run, _difference(trade.gain), _difference(trade.price)] for trade in judged]
     return [fill(rule, WIDTH), "", *markdown(["run", "top-1 at γ = 0.5 gained", "top-1 gained without a jigsaw"], rows)]
 
 
