@@ -21,6 +21,12 @@ def test_training_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str])
     assert {"engine_overhead_percent", "mjp_train_overhead_percent"} <= result.keys()
 
 
+def test_jobs_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "jobs", "--json", "--repeats", "1"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert {"jobs_vs_threads_ratio", "jobs_steps_per_second", "threads_steps_per_second"} <= result.keys()
+
+
 def test_people_get_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "train", "--repeats", "1"]) == 0
     assert "over plain training" in capsys.readouterr().out

@@ -25,8 +25,7 @@ def measure(repeats: int, _: int) -> dict[str, Any]:
     """engine_overhead_percent and mjp_train_overhead_percent, with the medians they come from."""
     with tempfile.TemporaryDirectory() as folder:
         plain, mjp = (_run(preset, Path(folder)) for preset in ("plain", "paper"))
-        images = torch.randn(plain.step_size, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-        labels = torch.arange(plain.step_size) % 10
+        images, labels = _batch(plain.step_size)
         times = medians(
             repeats,
             "training steps",
@@ -50,6 +49,17 @@ def lines(figures: dict[str, Any]) -> list[str]:
         f"training engine   {figures['engine_overhead_percent']:+.2f} % over a bare PyTorch loop",
         f"MJP               {figures['mjp_train_overhead_percent']:+.2f} % over plain training",
     ]
+
+
+def training_step(preset: str, folder: Path) -> Callable[[], None]:
+    """One step of the training engine on a batch in memory."""
+    run = _run(preset, folder)
+    return _engine_step(run, *_batch(run.step_size))
+
+
+def _batch(pictures: int) -> tuple[torch.Tensor, torch.Tensor]:
+    images = torch.randn(pictures, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    return images, torch.arange(pictures) % 10
 
 
 def _run(preset: str, folder: Path) -> Run:

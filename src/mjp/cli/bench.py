@@ -3,6 +3,7 @@
 benchmarks:
   core      what MJP adds to a training step, a shuffle relative to a copy, and drawing plans
   train     the training engine relative to a bare PyTorch loop, and MJP relative to plain training
+  jobs      a training process per core relative to a thread per core
   sweep     a sweep over mask ratios relative to plain passes over the same pictures
   attacks   how exact and how quick the closed-form attacks are
   federated what the audit of an update adds to a local epoch of a federated client
@@ -20,7 +21,7 @@ from mjp.common.results import Results
 
 @dataclass
 class Options:
-    what: tyro.conf.Positional[Literal["core", "train", "sweep", "attacks", "federated", "app"]] = "core"
+    what: tyro.conf.Positional[Literal["core", "train", "jobs", "sweep", "attacks", "federated", "app"]] = "core"
     """What to measure."""
     repeats: int | None = None
     """How often everything is measured; default: 40 for train, 20 for app, 5 for the others."""
