@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from mjp.common.errors import InputError
+from mjp.reproduce.cell import Place, training_values
 from mjp.reproduce.scale_file import load_scale
+from mjp.training.arguments import config_from
 
 VALUES: dict[str, Any] = {
     **{"title": "Title", "about": "About.", "minutes": 1, "ratios": [0.5, 1.0], "train": {"recipe": "quickstart"}},
@@ -78,3 +81,12 @@ def test_a_missing_field_and_a_repeated_claim_are_refused(tmp_path: Path) -> Non
         load_scale(write({name: value for name, value in VALUES.items() if name != "tables"}, tmp_path))
     with pytest.raises(InputError, match="two claims have the id better"):
         load_scale(write({**VALUES, "claims": [VALUES["claims"][0], dict(VALUES["claims"][0])]}, tmp_path))
+
+
+def test_the_example_of_the_documentation_is_a_scale(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "reproduce.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "my.yaml").write_text(example)
+    scale = load_scale(str(tmp_path / "my.yaml"))
+    for cell in scale.cells((0,)):
+        config_from(training_values(Place(scale.name, tmp_path, "embedded", tmp_path), cell, torch.device("cpu")))
