@@ -20,16 +20,17 @@ def constant(_: MJPOutput, __: MJPOutput, labels: Tensor) -> Tensor:
     return torch.ones_like(labels)
 
 
-def test_the_gate_needs_the_full_jigsaw_with_positions_kept_and_the_rest_is_as_the_model_does_it() -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_model_is_judged_as_it_treats_masked_slots_and_as_if_nobody_knew_them(kept: bool) -> None:
     model, batches = network_and_batches()
     samplers: list[SamplerName] = ["blockwise", "uniform"]
-    outcomes = measure_outcomes(model, batches, [0.5, 1.0], samplers=samplers, device=torch.device("cpu"))
-    assert [(point["ratio"], point["unknown"], point["sampler"]) for point in outcomes["points"]] == [
-        (0.5, True, "blockwise"),
-        (1.0, True, "blockwise"),
-        (1.0, False, "blockwise"),
-        (0.5, True, "uniform"),
-    ]
+    cpu = torch.device("cpu")
+    outcomes = measure_outcomes(model, batches, [0.5, 1.0], samplers=samplers, device=cpu, kept=kept)
+    settings = [(point["ratio"], point["unknown"], point["sampler"]) for point in outcomes["points"]]
+    expected = [(0.5, True, "blockwise"), (1.0, True, "blockwise"), (0.5, True, "uniform")]
+    if kept:
+        expected += [(ratio, False, sampler) for ratio, _, sampler in expected]
+    assert sorted(settings) == sorted(expected)
 
 
 def network_and_batches() -> tuple[mjp.MJP, list[Batch]]:

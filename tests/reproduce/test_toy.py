@@ -65,6 +65,9 @@ def test_outcomes_are_those_of_every_picture(folder: Path) -> None:
     assert consistency is not None
     assert consistency.shape == (100,)
     assert values_of(cell, "diff_norm_uniform@0.5") != values_of(cell, "diff_norm@0.5")  # another shuffle
+    assert values_of(cell, "diff_norm_kept@0.5") != values_of(cell, "diff_norm@0.5")  # not told what was shuffled
+    plain = read_cells(folder, load_scale("toy"))["A"][0]
+    assert values_of(plain, "diff_norm_kept@0.5") == values_of(plain, "diff_norm@0.5")  # never told anything
     assert values_of(cell, "consistency@0.3") is None
     swept = values_of(cell, "consistency@0.25")
     assert swept is not None

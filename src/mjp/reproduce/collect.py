@@ -60,6 +60,8 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
     """A quantity of one cell: (P,) for what every picture has, a single number for the rest, None if not measured.
 
     top1, top1@γ, consistency@γ     one value per picture, under the model's own treatment of masked slots
+    NAME_kept@γ                     the same with every slot's own position: the model is not told what was shuffled
+    NAME_uniform@γ                  the same under a shuffle of single patches instead of blocks
     diff_norm@γ, diff_relative@γ    one number
     mce                             error by corruption, each over AlexNet's on ImageNet-C
     anything else                   a number among the figures of the cell
@@ -69,10 +71,10 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
     if name == "top1" and not ratio:
         return unpack(outcomes["right"], outcomes["pictures"]).astype(np.float64)
     if ratio:
-        point = _point(
-            outcomes["points"], float(ratio), sampler="uniform" if name.endswith("_uniform") else "blockwise"
-        )
+        sampler = "uniform" if name.endswith("_uniform") else "blockwise"
         name = name.removesuffix("_uniform")
+        point = _point(outcomes["points"], float(ratio), sampler=sampler, kept=name.endswith("_kept"))
+        name = name.removesuffix("_kept")
         if point is None:
             return None
         if name in ("top1", "consistency"):
@@ -84,9 +86,11 @@ def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None
     return None if value is None else np.asarray(value, dtype=np.float64)
 
 
-def _point(points: list[dict[str, Any]], ratio: float, *, sampler: str) -> dict[str, Any] | None:
-    """The point at a ratio; a model that has an E_unk is judged with it."""
+def _point(points: list[dict[str, Any]], ratio: float, *, sampler: str, kept: bool) -> dict[str, Any] | None:
+    """The point at a ratio: with every position kept, or with E_unk if the model has one."""
     fitting = [p for p in points if abs(p["ratio"] - ratio) < 1e-9 and p["sampler"] == sampler]
+    if kept:
+        return next((p for p in fitting if not p["unknown"]), None)
     return max(fitting, key=lambda p: p["unknown"], default=None)
 
 
@@ -94,15 +98,9 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Whether a run uses its positions: what it loses when every patch is shuffled, positions kept."""
     losses = []
     for cell in cells.values():
-        in_place = [
-            p
-            for p in cell["outcomes"]["points"]
-            if p["ratio"] == 1 and not p["unknown"] and p["sampler"] == "blockwise"
-        ]
-        if in_place:
-            whole = cell["outcomes"]
-            shuffled = unpack(in_place[0]["right"], in_place[0]["pictures"]).mean()
-            losses.append(float(unpack(whole["right"], whole["pictures"]).mean() - shuffled))
+        right, shuffled = values_of(cell, "top1"), values_of(cell, "top1_kept@1")
+        if right is not None and shuffled is not None:
+            losses.append(float(right.mean() - shuffled.mean()))
     loss = sum(losses) / len(losses) if losses else None
     return {"loss": loss, "open": loss is not None and loss > GATE}
 

@@ -41,7 +41,7 @@ def measure_model(
     outcomes = measure_outcomes(subject.model, stream, scale.ratios, samplers=samplers, device=device)
     if scale.sweep:
         stream = _load(subject, pictures, limit=scale.sweep_pictures)
-        sweep = measure_outcomes(subject.model, stream, scale.sweep, samplers=["blockwise"], device=device)
+        sweep = measure_outcomes(subject.model, stream, scale.sweep, samplers=["blockwise"], device=device, kept=False)
         outcomes["points"] += sweep["points"]
     figures: dict[str, Any] = {}
     if "corruption" in measurements:

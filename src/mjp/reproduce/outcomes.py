@@ -28,16 +28,18 @@ def measure_outcomes(
     *,
     samplers: Iterable[SamplerName],
     device: torch.device,
+    kept: bool = True,
 ) -> dict[str, Any]:
     """Every picture without a jigsaw and under one jigsaw for each ratio and sampler.
 
-    Masked slots are treated as the model does it; under the full jigsaw, with positions kept as well, for the gate.
+    Masked slots are treated as the model does it and, with `kept`, also as if nobody knew which they are: every slot
+    keeps its position.
     """
     settings = [
         setting
         for sampler in samplers
         for setting in sweep_settings(model, ratios, sampler=sampler)
-        if setting.unknown == model.hides_positions or setting.ratio == 1
+        if kept or setting.unknown == model.hides_positions
         if sampler == "blockwise" or setting.ratio < 1  # the full jigsaw has one mask, whoever draws it
     ]
     rows = torch.cat(list(picture_outcomes(model, batches, settings, draws=1, seed=0, device=device))).cpu()

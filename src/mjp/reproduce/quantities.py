@@ -19,8 +19,12 @@ class Style(NamedTuple):
 STYLES = {
     "top1": Style("top-1, %", 100, 2),
     "consistency": Style("consistency, %", 100, 2),
+    "top1_kept": Style("top-1 not told, %", 100, 2),
+    "consistency_kept": Style("consistency not told, %", 100, 2),
     "top1_uniform": Style("top-1 under a uniform shuffle, %", 100, 2),
     "consistency_uniform": Style("consistency under a uniform shuffle, %", 100, 2),
+    "top1_kept_uniform": Style("top-1 not told under a uniform shuffle, %", 100, 2),
+    "consistency_kept_uniform": Style("consistency not told under a uniform shuffle, %", 100, 2),
     "diff_norm": Style("Diff.Norm", 1, 2),
     "diff_relative": Style("relative Diff.Norm", 1, 3),
     "top1_halfway": Style("top-1 halfway through training, %", 100, 2),

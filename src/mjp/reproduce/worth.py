@@ -10,7 +10,8 @@ class Trade(NamedTuple):
     """What a run gains over plain under the jigsaw, and what it pays without one."""
 
     run: str
-    gain: Verdict
+    gain: Verdict  # under the run's own treatment of masked slots
+    gain_not_told: Verdict | None  # when it is not told which patches moved
     price: Verdict
 
     @property
@@ -20,11 +21,13 @@ class Trade(NamedTuple):
 
 def trades(claims: list[Verdict]) -> list[Trade]:
     """Every run that is judged by both, against the same network."""
-    judged = [claim for claim in claims if claim["verdict"] != "not run"]
-    gains = {claim["of"]: claim for claim in judged if claim["quantity"] == "top1@0.5"}
-    prices = {claim["of"]: claim for claim in judged if claim["quantity"] == "top1" and claim["margin"]}
+    judged = {
+        (claim["of"], claim["than"], claim["quantity"], claim["margin"] > 0): claim
+        for claim in claims
+        if claim["verdict"] != "not run"
+    }
     return [
-        Trade(run, gain, prices[run])
-        for run, gain in gains.items()
-        if run in prices and gain["than"] == prices[run]["than"]
+        Trade(of, gain, judged.get((of, than, "top1_kept@0.5", False)), judged[of, than, "top1", True])
+        for (of, than, quantity, _), gain in judged.items()
+        if quantity == "top1@0.5" and (of, than, "top1", True) in judged
     ]
