@@ -12,8 +12,9 @@ from pathlib import Path
 
 from mjp.reproduce.command import collect
 from mjp.reproduce.committed import HOME
-from mjp.reproduce.document import document, overview
+from mjp.reproduce.document import document
 from mjp.reproduce.first_result import first_result
+from mjp.reproduce.overview import overview
 from mjp.reproduce.scale_file import load_scale
 
 ROOT = Path(__file__).parent.parent
@@ -21,19 +22,33 @@ DOCS = ROOT / "docs"
 MARKS = ("<!-- from here to the end mark: python tools/write_results.py -->\n", "<!-- end -->")
 ORDER = ("finetune_long", "finetune", "scratch", "scratch_long", "finetune_search")
 FIGURES = {
-    "inference": "Accuracy and consistency over γ in inference; bands are one standard deviation over seeds",
+    "inference": "Accuracy and consistency over γ at inference; bands are one standard deviation over seeds",
     "convergence": "Validation accuracy after every epoch; bands are one standard deviation over seeds",
-    "positions": "Position embeddings in the plane, coloured by row and column; first seed",
-    "attention": "Attention of the class token in the last block, mean over heads, for two pictures; first seed",
+    "positions": "Position embeddings in the plane, first seed; red grows with the row, blue with the column",
+    "attention": "Attention of the class token in the last block, mean over heads, first seed; a row per picture",
 }
 INTRODUCTION = """# Results
 
-What of the paper holds on small networks, with error bars. Every figure comes from the cells in
-`src/mjp/shipped/reproduction`, one file for each training run and seed; `python tools/write_results.py` makes this page
-of them. `mjp reproduce SCALE` computes further cells, and `mjp report PAGE.html FOLDER` shows them as one page.
+Which of the paper's claims hold on small networks, with error bars. `python tools/write_results.py` generates this page
+from the cells in `src/mjp/shipped/reproduction`, one file for each training run and seed. [Reproduce](reproduce.md)
+says how to compute them again, and `mjp report PAGE.html FOLDER` shows them as one page.
 
-These are small networks and small pictures: nothing here was measured on ImageNet itself. Not tested are the paper's
-figures on ImageNet-A and ImageNet-O, which `mjp eval` measures for those who have the pictures.
+These are small networks and small pictures: nothing here was measured on ImageNet itself. The paper's results on
+ImageNet-A and ImageNet-O are not tested; `mjp eval` measures them if you have the pictures.
+
+Words:
+
+- γ is the share of patches that are shuffled: in training, at inference, or both. *Points* are percentage points.
+- Jigsaw (JP): the patches of some blocks change places among themselves. SPP: all patches are shuffled, and their
+  pixels by one permutation.
+- E_unk: one learned position embedding at every shuffled slot. It tells the network which slots were shuffled; *not
+  told* means that every slot keeps its own embedding.
+- DAL: a loss by which the table of position embeddings must tell the place of each, through a head that is linear (LN),
+  not linear (NLN) or has no parameters (PCA).
+- A to J are the paper's variants: A plain, B without position embeddings, C SPP, D DAL, E jigsaw alone, F jigsaw and an
+  embedding of the slot index, G jigsaw and E_unk, H to J G with DAL (PCA, LN, NLN). J is MJP.
+- Consistency: the share of predictions that the jigsaw does not change, right or wrong. It is measured at γ = .5, as in
+  the authors' code; the paper does not state its γ. Diff.Norm: how far the features of a picture move.
 """
 
 

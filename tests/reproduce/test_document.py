@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from mjp.reproduce.document import document, overview
+from mjp.reproduce.document import document
+from mjp.reproduce.overview import overview
 
 
 def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any]:
@@ -16,6 +17,8 @@ def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any
         "margin": margin,
         "verdict": verdict,
         "post_hoc": run == "G",
+        "size": 9.0,
+        "comparisons": 3,
         "factor": 100,
         "digits": 2,
         "difference": difference,
@@ -26,10 +29,19 @@ def results(price: str) -> dict[str, Any]:
     claims = [claim("J", "top1@0.5", 0.0, "holds"), claim("J", "top1", 0.01, price), claim("G", "top1", 0.01, "holds")]
     scale = {"name": "toy", "title": "Toy", "about": "A toy.", "gpu": None}
     counts = {"cells": 6, "planned": 6, "seeds": [0, 1, 2], "seconds": 60}
-    doubts = [{"question": "Does J cost accuracy?", "claims": ["J-top1"]}]
+    doubts = [{"question": "Does J cost accuracy?", "claims": ["J-top1"], "answer": "It gains {J-top1}."}]
+    findings = ["J gains {J-top1@0.5} and pays {J-top1}."]
     empty: dict[str, Any] = {"tables": {}, "corruptions": {}, "gates": {}}
     models = {"J": {"title": "MJP", "seeds": 3}}
-    return {"scale": scale, "models": models, "claims": claims, "doubts": doubts, **empty, **counts}
+    return {
+        "scale": scale,
+        "models": models,
+        "claims": claims,
+        "doubts": doubts,
+        "findings": findings,
+        **empty,
+        **counts,
+    }
 
 
 def page(price: str) -> str:
@@ -37,20 +49,34 @@ def page(price: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("price", "sentence"), [("holds", "Here: J."), ("undecided", "none is shown"), ("does not hold", "none is shown")]
+    ("price", "sentence"),
+    [("holds", "Shown for: MJP (J)."), ("undecided", "None shows it"), ("does not hold", "None shows it")],
 )
 def test_worth_having_is_what_gains_and_costs_little_beyond_doubt(price: str, sentence: str) -> None:
-    _, _, section = page(price).partition("Is it worth having?")
+    section = page(price).partition("Is it worth having?")[2].partition("###")[0]
     assert sentence in section
-    assert "| J | +2.00 [+1.00, +3.00] points, 3 seeds |" in section
-    assert "| G |" not in section  # nothing says what it gains
+    assert "| MJP (J) | +2.00 [+1.00, +3.00] points | – | +2.00 [+1.00, +3.00] points |" in section
+    assert "(G)" not in section  # nothing says what it gains
+
+
+def test_a_gain_over_another_network_is_not_one_over_plain() -> None:
+    body = results("holds")
+    body["claims"] += [{**claim("J", "top1@0.5", 0.0, "does not hold"), "id": "other", "than": "E"}]
+    assert "Shown for: MJP (J)." in document(body)
 
 
 @pytest.mark.parametrize("price", ["holds", "undecided", "not run"])
-def test_a_doubt_is_answered_by_its_claims_once_they_are_judged(price: str) -> None:
-    row = f"| Does J cost accuracy? | J top1 | +2.00 [+1.00, +3.00] points, 3 seeds | **{price}** |"
-    assert (row in page(price)) == (price != "not run")
-    assert ("Known doubts" in page(price)) == (price != "not run")
+def test_doubts_and_findings_appear_once_their_claims_are_judged(price: str) -> None:
+    row = f"- J top1: +2.00 [+1.00, +3.00] points, **{price}**"
+    finding = "- J gains +2.00 [+1.00, +3.00] points and pays +2.00 [+1.00, +3.00] points."
+    text = page(price)
+    for sentence in (row, finding, "**Does J cost accuracy?** It gains +2.00 [+1.00, +3.00] points."):
+        assert (sentence in text) == (price != "not run")
+
+
+def test_a_verdict_says_when_the_published_size_is_excluded() -> None:
+    assert "| **holds**, smaller than published |" in page("holds")
+    assert "| **undecided**, but not the published size |" in page("undecided")
 
 
 def test_claims_that_came_later_have_a_star() -> None:
@@ -60,10 +86,12 @@ def test_claims_that_came_later_have_a_star() -> None:
 
 def test_the_overview_counts_claims_and_names_what_is_worth_having() -> None:
     text = overview([results("holds"), {**results("undecided"), "scale": {"title": "Other"}}])
-    assert "| scale | claims that hold | undecided |" in text  # only outcomes that occur
+    assert "| claims of the paper | hold | undecided |" in text  # only outcomes that occur
     assert "| Toy | 3 | 0 |" in text
     assert "| Other | 2 | 1 |" in text
     assert "- Toy, MJP: top-1 +2.00 [+1.00, +3.00] points, 3 seeds" in text
     assert "- Other" not in text
-    assert "No network is shown to be worth having" in overview([results("undecided")])
-    assert "No network is shown" not in text
+    assert "No run is shown to be worth having" in overview([results("undecided")])
+    assert "No run is shown" not in text
+    ours = {**results("holds"), "claims": [{**claim("J", "top1", 0.0, "holds"), "published": "not reported"}]}
+    assert "| Toy |" not in overview([ours])  # no claim of the paper

@@ -106,7 +106,7 @@ def gate(cells: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def difference(scale: Scale, cells: Cells, claim: Claim) -> Difference | None:
-    """X − Y of a claim over the seeds that both runs have, with an interval that allows for all claims of the scale."""
+    """X − Y of a claim over the seeds that both runs have, with an interval that allows for the other claims."""
     seeds = sorted(cells[claim.of].keys() & cells[claim.than].keys())
     pairs = [[values_of(cells[run][seed], claim.quantity) for run in (claim.of, claim.than)] for seed in seeds]
     if not pairs or any(value is None for pair in pairs for value in pair):
@@ -118,7 +118,12 @@ def difference(scale: Scale, cells: Cells, claim: Claim) -> Difference | None:
         families = {scale.runs[run].family for run in (claim.of, claim.than)}
         relatives = {run: cells[run] for run in cells if scale.runs[run].family in families}
         pooled = _seed_variance(relatives, claim.quantity, seeds)
-    return paired_difference(differences, comparisons=len(scale.claims), of_seeds=pooled)
+    return paired_difference(differences, comparisons=comparisons(scale, claim), of_seeds=pooled)
+
+
+def comparisons(scale: Scale, claim: Claim) -> int:
+    """How many claims an interval allows for: a claim that came later leaves those before it as they are."""
+    return sum(claim.post_hoc or not other.post_hoc for other in scale.claims)
 
 
 def _seed_variance(cells: Cells, quantity: str, seeds: list[int]) -> Variance | None:
@@ -142,7 +147,7 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
             outcome = "gated"
         interval = None if result is None else asdict(result)
         printed = style(claim.quantity)
-        numbers = {"factor": printed.factor, "digits": max(2, printed.digits)}
+        numbers = {"factor": printed.factor, "digits": max(2, printed.digits), "comparisons": comparisons(scale, claim)}
         verdicts.append({**asdict(claim), **numbers, "difference": interval, "verdict": outcome})
     return verdicts
 
@@ -160,6 +165,7 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},
         "claims": judge(scale, cells),
         "doubts": [asdict(doubt) for doubt in scale.doubts],
+        "findings": list(scale.findings),
         "corruptions": _by_corruption(cells),
         "cells": len(everything),
         "planned": len(scale.runs) * max(len(scale.seeds), len(seeds_done)),

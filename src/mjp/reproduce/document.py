@@ -6,21 +6,16 @@ from textwrap import fill
 from typing import Any
 
 from mjp.report.published import CORRUPTIONS, TABLE_4
+from mjp.reproduce.collect import GATE
+from mjp.reproduce.sentences import difference, fill_in, interval, verdict
 from mjp.reproduce.worth import trades
 
 WIDTH = 118
 COUNTED = {
     "holds": "hold",
-    "does not hold": "do not hold",
-    "undecided": "undecided",
-    "gated": "not counted, because the plain network does not use its positions",
-}
-OUTCOMES = {
-    "holds": "claims that hold",
-    "does not hold": "do not hold",
-    "undecided": "undecided",
-    "gated": "not counted",
-    "not run": "not run",
+    "does not hold": "fail",
+    "undecided": "stay undecided",
+    "gated": "do not count, because the plain network does not use its positions",
 }
 
 
@@ -33,130 +28,123 @@ def document(body: dict[str, Any], level: int = 1) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def overview(bodies: Sequence[dict[str, Any]]) -> str:
-    """All scales in a few lines: how many claims hold, and what is worth having."""
-    counts = {body["scale"]["title"]: Counter(claim["verdict"] for claim in body["claims"]) for body in bodies}
-    outcomes = [name for name in OUTCOMES if any(count[name] for count in counts.values())]
-    rows = [[title, *(str(count[name]) for name in outcomes)] for title, count in counts.items() if count]
-    worth = [
-        f"- {body['scale']['title']}, {body['models'][trade.run]['title']}: top-1 {_difference(trade.gain)}, with half "
-        f"of the patches shuffled; {_difference(trade.price)}, with none."
-        for body in bodies
-        for trade in trades(body["claims"])
-        if trade.is_worth_having
-    ]
-    sentence = (
-        "Shown to be worth having (more accurate than plain under the jigsaw, at less than one point without it):"
-    )
-    if not worth:
-        sentence = (
-            "No network is shown to be worth having: more accurate than plain under the jigsaw, at less than one "
-        )
-        sentence += "point without it."
-    table = markdown(["scale", *(OUTCOMES[name] for name in outcomes)], rows)
-    bullets = [fill(line, WIDTH, subsequent_indent="  ") for line in worth]
-    return "\n".join(["## In short", "", *table, "", fill(sentence, WIDTH), *([""] if worth else []), *bullets]) + "\n"
-
-
 def _cost(body: dict[str, Any]) -> str:
     seeds = ", ".join(map(str, body["seeds"]))
     return (
-        f"`mjp reproduce {body['scale']['name']}`: {body['cells']} of {body['planned']} runs are done (seeds {seeds}), "
-        f"{body['seconds'] / 3600:.1f} hours of one {'GPU' if body['scale']['gpu'] else 'core'} so far."
+        f"`mjp reproduce {body['scale']['name']}`: {body['cells']} of {body['planned']} runs are done "
+        f"({'seed' if len(body['seeds']) == 1 else 'seeds'} {seeds}), "
+        f"{body['seconds'] / 3600:.1f} hours of one {'GPU' if body['scale']['gpu'] else 'core'}."
     )
 
 
 def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    if body["claims"]:
+    claims = {claim["id"]: claim for claim in body["claims"] if claim["verdict"] != "not run"}
+    if findings := [line for text in body["findings"] for line in _bullet(text, claims)]:
+        yield "Findings", findings
+    if claims:
+        if lines := _trades(body):
+            yield "Is it worth having?", lines
         yield "Verdicts", _verdicts(body["claims"])
-        if trades := _trades(body["claims"]):
-            yield "Is it worth having?", trades
-        if doubts := _doubts(body["doubts"], body["claims"]):
-            yield "Known doubts", doubts
+        if lines := _doubts(body["doubts"], claims):
+            yield "Known doubts", lines
     for table in body["tables"].values():
         if any(row["seeds"] for row in table["rows"]):
             yield table["title"], _table(table)
     if body["corruptions"]:
         yield "By corruption", _corruptions(body["corruptions"])
-    yield "The gate", _gates(body["gates"])
+    if body["claims"]:
+        yield "The gate", _gates(body)
+
+
+def _bullet(text: str, claims: dict[str, dict[str, Any]]) -> list[str]:
+    """A sentence as an item of a list; nothing while one of its claims has not been tested."""
+    sentence = fill_in(text, claims)
+    return [] if sentence is None else [fill(f"- {sentence}", WIDTH, subsequent_indent="  ")]
 
 
 def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
     judged = [claim for claim in claims if claim["verdict"] != "not run"]
-    later = any(claim["post_hoc"] for claim in judged)
-    open_claims = [claim["text"] for claim in claims if claim["verdict"] == "not run"]
+    untested = [claim["text"] for claim in claims if claim["verdict"] == "not run"]
     outcomes = Counter(claim["verdict"] for claim in judged)
-    counts = ", ".join(f"{words}: {outcomes[name]}" for name, words in COUNTED.items() if outcomes[name])
+    counts = ", ".join(f"{outcomes[name]} {words}" for name, words in COUNTED.items() if outcomes[name])
+    seeds = Counter(claim["difference"]["seeds"] for claim in judged).most_common(1)[0][0]
     rule = (
-        f"{len(judged)} claims were tested; {counts}. The rule is in `mjp.reproduce.verdict`: differences are paired "
-        "over seeds, and over pictures where every picture has a value; intervals are at 95 % and corrected for "
-        f"{len(claims)} claims (Bonferroni). A claim holds if its whole interval does, and does not hold if its whole "
-        "interval contradicts it. One seed has no interval."
-        + (" Claims with a star were added when figures of their runs had been seen." if later else "")
+        f"Of {len(judged)} claims {counts}. Every difference is that of the two runs named beside it, paired over "
+        f"{seeds} seeds unless the row says otherwise, and over pictures where every picture has a value. Intervals "
+        f"are at 95 % and corrected for {min(claim['comparisons'] for claim in claims)} claims (Bonferroni). A claim "
+        "holds if its whole interval lies on the claimed side, and does not hold if its whole interval lies on the "
+        "other. What exists once per seed (errors of a regression, seconds, the leak of a few pictures, mIoU) can "
+        "hardly be decided by three seeds. `mjp.reproduce.verdict` has the exact rule."
     )
+    if any(claim["post_hoc"] for claim in judged):
+        rule += (
+            " Starred claims were added after results of their runs had been seen; their intervals are corrected for "
+            f"all {len(claims)}."
+        )
     rows = [
-        [claim["text"] + (" \\*" if claim["post_hoc"] else ""), claim["published"], _difference(claim), _verdict(claim)]
+        [
+            claim["text"] + (" \\*" if claim["post_hoc"] else ""),
+            claim["published"],
+            f"{claim['of']} − {claim['than']}",
+            difference(claim, usual_seeds=seeds),
+            verdict(claim),
+        ]
         for claim in judged
     ]
-    lines = [fill(rule, WIDTH), "", *markdown(["claim", "published", "difference here", "verdict"], rows)]
-    return lines + (["", fill(f"Not run yet: {'; '.join(open_claims)}.", WIDTH)] if open_claims else [])
+    lines = [fill(rule, WIDTH), "", *markdown(["claim", "published", "runs", "difference here", "verdict"], rows)]
+    return lines + (["", fill(f"Not run yet: {'; '.join(untested)}.", WIDTH)] if untested else [])
 
 
-def _trades(claims: list[dict[str, Any]]) -> list[str]:
+def _trades(body: dict[str, Any]) -> list[str]:
     """What every run that is judged by both gains under the jigsaw and pays without one."""
-    judged = trades(claims)
+    judged = trades(body["claims"])
     if not judged:
         return []
-    proven = [trade.run for trade in judged if trade.is_worth_having]
+    names = {trade.run: f"{body['models'][trade.run]['title']} ({trade.run})" for trade in judged}
+    proven = [names[trade.run] for trade in judged if trade.is_worth_having]
     rule = (
-        "Worth having is a network that is more accurate under the jigsaw and costs less than one point without it, "
-        "each with its whole interval. " + (f"Here: {', '.join(proven)}." if proven else "So far none is shown to be.")
+        "A run is worth having if both intervals show it: more accurate than plain with half of the patches shuffled, "
+        "and less than one point lost with none. "
+        + (f"Shown for: {', '.join(proven)}." if proven else "None shows it.")
     )
-    rows = [[trade.run, _difference(trade.gain), _difference(trade.price)] for trade in judged]
-    return [fill(rule, WIDTH), "", *markdown(["run", "top-1 at γ = 0.5 gained", "top-1 gained without a jigsaw"], rows)]
-
-
-def _doubts(doubts: list[dict[str, Any]], claims: list[dict[str, Any]]) -> list[str]:
-    """What a sceptic asks, and the claims that answer it."""
-    judged = {claim["id"]: claim for claim in claims if claim["verdict"] != "not run"}
     rows = [
-        [doubt["question"], claim["text"], _difference(claim), _verdict(claim)]
-        for doubt in doubts
-        for claim in (judged[id] for id in doubt["claims"] if id in judged)
+        [
+            names[trade.run],
+            interval(trade.gain),
+            "–" if trade.gain_not_told is None else interval(trade.gain_not_told),
+            interval(trade.price),
+        ]
+        for trade in judged
     ]
-    return markdown(["doubt", "what was tested", "difference here", "verdict"], rows) if rows else []
+    head = ["top-1 gained over plain by", "half of the patches shuffled", "not told which", "none shuffled"]
+    return [fill(rule, WIDTH), "", *markdown(head, rows)]
 
 
-def _verdict(claim: dict[str, Any]) -> str:
-    return f"**{claim['verdict']}**"
-
-
-def _difference(claim: dict[str, Any]) -> str:
-    difference = claim["difference"]
-    if difference is None:
-        return "–"
-    factor, digits = claim["factor"], claim["digits"]
-    unit = " points" if factor == 100 else ""
-    seeds = f"{difference['seeds']} seed" + ("" if difference["seeds"] == 1 else "s")
-    if difference["pictures"]:
-        seeds += f", {difference['pictures']:,} pictures"
-    if difference["low"] is None:
-        return f"{factor * difference['mean']:+.{digits}f}{unit}, {seeds}"
-    low, high = (factor * difference[end] for end in ("low", "high"))
-    return f"{factor * difference['mean']:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{unit}, {seeds}"
+def _doubts(doubts: list[dict[str, Any]], claims: dict[str, dict[str, Any]]) -> list[str]:
+    """What a sceptic asks, our answer, and the claims behind it."""
+    lines = []
+    for doubt in doubts:
+        rows = [claims[id] for id in doubt["claims"] if id in claims]
+        if rows:
+            answer = fill_in(doubt["answer"], claims) or ""
+            lines += ["", fill(f"**{doubt['question']}** {answer}".strip(), WIDTH), ""]
+            lines += [f"- {claim['text']}: {interval(claim)}, {verdict(claim)}" for claim in rows]
+    return lines[1:]
 
 
 def _table(table: dict[str, Any]) -> list[str]:
     """Mean ± standard deviation over seeds, the paper's figure in brackets."""
     columns = table["columns"]
+    shown = [row for row in table["rows"] if row["seeds"]]
     rows = []
-    for row in (row for row in table["rows"] if row["seeds"]):
+    for row in shown:
         entries = [_entry(row, **column) for column in columns]
-        rows.append([f"{row['run']}: {row['title']}", str(row["seeds"]), *entries])
-    note = f" Note: {table['note']}." if table["note"] else ""
-    beside = "; in brackets the paper's figure (one run)" if any(r["published"] for r in table["rows"]) else ""
+        rows.append([f"{row['title']} ({row['run']})", str(row["seeds"]), *entries])
+    about = "Mean ± standard deviation over seeds" if any(row["seeds"] > 1 for row in shown) else "One seed"
+    beside = "; in brackets the paper's figure (one run)" if any(row["published"] for row in table["rows"]) else ""
+    note = table["note"]
     return [
-        fill(f"Mean ± standard deviation over seeds{beside}.{note}", WIDTH),
+        fill(f"{about}{beside}." + (f" {note[0].upper()}{note[1:]}." if note else ""), WIDTH),
         "",
         *markdown(["run", "seeds", *(column["title"] for column in columns)], rows),
     ]
@@ -168,7 +156,7 @@ def _entry(row: dict[str, Any], quantity: str, title: str, factor: float, digits
     if figure is None:
         return f"–{beside}"
     spread = "" if figure["std"] is None else f" ± {factor * figure['std']:.{digits}f}"
-    return f"{factor * figure['mean']:.{digits}f}{spread}{beside}"
+    return f"{factor * figure['mean']:.{digits}f}{spread}{beside}".replace("-", "−")
 
 
 def _corruptions(errors: dict[str, dict[str, float]]) -> list[str]:
@@ -182,25 +170,30 @@ def _corruptions(errors: dict[str, dict[str, float]]) -> list[str]:
         ]
         for name in next(iter(errors.values()))
     ]
-    return [
-        "Top-1 error in %, mean over five severities and all seeds; the last two columns are the paper's (ImageNet-C).",
-        "",
-        *markdown(["corruption", *errors, *(f"({model})" for model in published)], rows),
-    ]
+    about = (
+        "Top-1 error in %, mean over five severities and all seeds. The last two columns are the paper's, on "
+        "ImageNet-C: other pictures and other classes, so compare within the first columns or within the last."
+    )
+    return [fill(about, WIDTH), "", *markdown(["corruption", *errors, *(f"({model})" for model in published)], rows)]
 
 
-def _gates(gates: dict[str, Any]) -> list[str]:
+def _gates(body: dict[str, Any]) -> list[str]:
     rows = [
-        [name, f"{100 * gate['loss']:.1f} points", "yes" if gate["open"] else "no"]
-        for name, gate in gates.items()
+        [
+            f"{body['models'][name]['title']} ({name})",
+            f"{100 * gate['loss']:.1f} points",
+            "yes" if gate["open"] else "no",
+        ]
+        for name, gate in body["gates"].items()
         if gate["loss"] is not None
     ]
-    return [
-        "A network that loses nothing when all its patches are shuffled does not use its positions, and no claim about",
-        "positions counts on it.",
-        "",
-        *markdown(["run", "top-1 lost under the full jigsaw, positions kept", "uses its positions"], rows),
-    ]
+    about = (
+        f"A network depends on the order of its patches if it loses more than {100 * GATE:.0f} points of top-1 when all "
+        "of them are shuffled and every slot keeps its position. A claim about positions does not count if its plain "
+        "network does not."
+    )
+    head = ["run", "top-1 lost when all patches are shuffled", "depends on their order"]
+    return [fill(about, WIDTH), "", *markdown(head, rows)]
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

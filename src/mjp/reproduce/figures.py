@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import orthogonal_procrustes
 
 from mjp.common.charts import COLOURS, pyplot, save_chart, tidy
 from mjp.reproduce.collect import Cells, values_of
 from mjp.reproduce.scale import Scale
+
+ACROSS = 3  # runs side by side
+STYLES = ("-", "--", ":")
 
 
 def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
@@ -16,7 +20,8 @@ def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
     runs = {name: seeds for name, seeds in cells.items() if seeds}
     curves = {name: runs[name] for name in scale.curves if name in runs}
     _draw_inference(scale, curves, folder / "inference.png")
-    _draw_convergence(scale, curves, folder / "convergence.png")
+    if curves and max(len(cell["figures"]["curve"]) for seeds in curves.values() for cell in seeds.values()) > 2:
+        _draw_convergence(scale, curves, folder / "convergence.png")
     if columns := _first_seeds(runs, "pca"):
         _draw_positions(columns, folder / "positions.png")
     if columns := _first_seeds(runs, "attention"):
@@ -26,27 +31,28 @@ def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
 def _draw_inference(scale: Scale, runs: Cells, path: Path) -> None:
     """Accuracy and consistency over γ in inference, bands of one standard deviation over seeds."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 8.6), layout="constrained", sharex=True)
     ratios = sorted({*scale.ratios, *scale.sweep})
     for axis, name, label in zip(axes, ("top1", "consistency"), ("top-1, %", "consistency, %"), strict=True):
-        for line, (run, seeds) in zip(_lines(runs), runs.items(), strict=True):
+        for line, (run, seeds) in zip(_lines(scale, runs), runs.items(), strict=True):
             rows = [[100 * _mean(cell, f"{name}@{ratio:g}") for ratio in ratios] for cell in seeds.values()]
             start = [[100 * _mean(cell, "top1") if name == "top1" else 100.0] for cell in seeds.values()]
             _band(axis, [0.0, *ratios], np.hstack([start, rows]), line, _label(scale, run))
-        axis.set(title=label, xlabel="γ in inference")
+        axis.set(ylabel=label)
+    axes[-1].set(xlabel="γ at inference")
     _finish(figure, axes, path)
 
 
 def _draw_convergence(scale: Scale, runs: Cells, path: Path) -> None:
     """Validation accuracy after every epoch."""
     plt = pyplot()
-    figure, axis = plt.subplots(figsize=(9.5, 5.2), layout="constrained")
-    for line, (run, seeds) in zip(_lines(runs), runs.items(), strict=True):
+    figure, axis = plt.subplots(figsize=(6.4, 5.4), layout="constrained")
+    for line, (run, seeds) in zip(_lines(scale, runs), runs.items(), strict=True):
         curves = [cell["figures"]["curve"] for cell in seeds.values()]
         epochs = [epoch for epoch, _ in curves[0]]
         rows = np.array([[top1 for _, top1 in curve] for curve in curves])
         _band(axis, epochs, rows, line, _label(scale, run))
-    axis.set(title="validation top-1, %", xlabel="epoch")
+    axis.set(ylabel="validation top-1, %", xlabel="epoch")
     axis.locator_params(axis="x", integer=True)
     _finish(figure, [axis], path)
 
@@ -62,30 +68,45 @@ def _draw_attention(columns: dict[str, dict[str, Any]], path: Path) -> None:
     plt = pyplot()
     pictures = len(next(iter(columns.values()))["attention"])
     size = (2.6 * len(columns), 2.7 * pictures)
+    brightest = np.max([figures["attention"] for figures in columns.values()], axis=(0, 2, 3))  # one scale per picture
     figure, axes = plt.subplots(pictures, len(columns), figsize=size, layout="constrained", squeeze=False)
     for column, (run, figures) in zip(axes.T, columns.items(), strict=True):
         column[0].set(title=run)
-        for axis, attention in zip(column, figures["attention"], strict=True):
-            axis.imshow(attention, cmap="viridis")
+        for axis, attention, most in zip(column, figures["attention"], brightest, strict=True):
+            axis.imshow(attention, cmap="viridis", vmin=0, vmax=most)
             axis.set(xticks=[], yticks=[])
     save_chart(figure, path)
 
 
 def _draw_positions(columns: dict[str, dict[str, Any]], path: Path) -> None:
-    """Position embeddings of the first seed in the plane, one column per run, coloured by row and column."""
+    """Position embeddings of the first seed in the plane, three runs side by side, turned towards the first of all."""
     plt = pyplot()
-    figure, axes = plt.subplots(2, len(columns), figsize=(2.0 * len(columns), 4.3), layout="constrained", squeeze=False)
-    for row, (name, title) in zip(axes, {"pca": "principal components", "umap": "UMAP"}.items(), strict=True):
-        row[0].set_ylabel(title)
-        for axis, (run, figures) in zip(row, columns.items(), strict=True):
-            axis.set(xticks=[], yticks=[])
-            if name == "pca":
-                axis.set(title=run)
+    planes = {"pca": "principal components", "umap": "UMAP"}
+    bands = -(-len(columns) // ACROSS)
+    size = (2.1 * ACROSS, 2.2 * bands * len(planes))
+    figure, axes = plt.subplots(bands * len(planes), ACROSS, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for plane, (name, title) in enumerate(planes.items()):
+        first: NDArray[np.float64] | None = None
+        for k, (run, figures) in enumerate(columns.items()):
+            axis = axes[len(planes) * (k // ACROSS) + plane, k % ACROSS]
+            axis.set_axis_on()
+            axis.set(xticks=[], yticks=[], title=run, xlabel=title)
             if figures.get(name) is None:
                 axis.text(0.5, 0.5, "not computed:\npip install mjp[umap]", ha="center", transform=axis.transAxes)
-            else:
-                _scatter(axis, np.array(figures[name]))
+                continue
+            points = np.array(figures[name])
+            first = points if first is None else first
+            _scatter(axis, _turned(points, first))
     save_chart(figure, path)
+
+
+def _turned(points: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N, 2) points turned and mirrored towards others: a projection fixes neither."""
+    centred = points - points.mean(0)
+    rotation, _ = orthogonal_procrustes(centred, target - target.mean(0))
+    return np.asarray(centred @ rotation)
 
 
 def _scatter(axis: Any, points: NDArray[np.float64]) -> None:
@@ -105,7 +126,7 @@ def _band(axis: Any, x: list[float], rows: NDArray[np.float64], line: dict[str, 
 def _finish(figure: Any, axes: Any, path: Path) -> None:
     tidy(*axes)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
     save_chart(figure, path)
 
 
@@ -113,10 +134,18 @@ def _label(scale: Scale, run: str) -> str:
     return f"{run}: {scale.runs[run].title}"
 
 
-def _lines(runs: Cells) -> list[dict[str, str]]:
-    """A line for every run: when the colours are used up, they come again dashed."""
-    styles = [{"color": colour, "linestyle": style} for style in ("-", "--", ":") for colour in COLOURS]
-    return [styles[k % len(styles)] for k in range(len(runs))]
+def _lines(scale: Scale, runs: Cells) -> list[dict[str, str]]:
+    """A line for every run: a colour for each family and a style for each of its runs, or a colour for each run."""
+    families = [scale.runs[run].family for run in runs]
+    members = [families[:k].count(family) for k, family in enumerate(families)]
+    names = list(dict.fromkeys(families))
+    if len(names) > 1 and max(members) < len(STYLES):
+        return [_line(names.index(family), style) for family, style in zip(families, members, strict=True)]
+    return [_line(k, k // len(COLOURS)) for k in range(len(runs))]
+
+
+def _line(colour: int, style: int) -> dict[str, str]:
+    return {"color": COLOURS[colour % len(COLOURS)], "linestyle": STYLES[style % len(STYLES)]}
 
 
 def _mean(cell: dict[str, Any], quantity: str) -> float:

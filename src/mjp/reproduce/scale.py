@@ -29,6 +29,7 @@ class Claim:
     of: str
     than: str
     published: str
+    size: float | None = None  # the published difference, in the unit in which ours is printed
     margin: float = 0.0
     baseline: str | None = "A"  # the plain network that must use its positions; None: the claim is not about positions
     post_hoc: bool = False  # added when figures of its runs had been seen
@@ -36,10 +37,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A question of a sceptic, and the ids of the claims that answer it."""
+    """A question of a sceptic, our answer, and the ids of the claims behind it."""
 
     question: str
     claims: tuple[str, ...]
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Scale:
     tables: dict[str, Table]
     claims: tuple[Claim, ...]
     doubts: tuple[Doubt, ...]
+    findings: tuple[str, ...]  # sentences in which {ID} stands for the difference of a claim
     curves: tuple[str, ...]
     ratios: tuple[float, ...]
     pictures: int | None

@@ -15,9 +15,11 @@ segment                 fields of `mjp segment`, for runs that measure it
 curves                  the runs that figures show, if not all
 tables                  NAME: its runs and columns, and the figures of the paper that stand beside
 claims                  what the paper says, as a comparison of two runs
-doubts                  what a sceptic asks, and the claims that answer it
+doubts                  what a sceptic asks, the claims that answer it, and the answer in a sentence
+findings                what came out, in sentences; {ID} stands for the difference of a claim, here and in answers
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from importlib.resources import files
@@ -32,7 +34,7 @@ from mjp.reproduce.scale import Claim, Doubt, Run, Scale, Table
 
 FIELDS = {
     *("title", "about", "checkpoint", "train", "runs", "seeds", "minutes", "gpu", "ratios", "pictures", "sweep"),
-    *("sweep_pictures", "attacked", "segment", "curves", "tables", "claims", "doubts"),
+    *("sweep_pictures", "attacked", "segment", "curves", "tables", "claims", "doubts", "findings"),
 }
 SEEDS = (0, 1, 2)
 MEASUREMENTS = ("positions", "corruption", "attention", "cost", "leakage", "segment", "uniform")
@@ -78,6 +80,7 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         tables=tables,
         claims=claims,
         doubts=tuple(_doubt(entry, ids) for entry in values.get("doubts", ())),
+        findings=tuple(_sentence(text, ids) for text in values.get("findings", ())),
         curves=curves,
         ratios=tuple(fraction("a γ of ratios", ratio) for ratio in values["ratios"]),
         pictures=_count("pictures", values),
@@ -119,12 +122,19 @@ def _claim(entry: dict[str, Any], runs: Collection[str], tables: Collection[str]
     _names("table", [claim.table], tables)
     style(claim.quantity)
     number(f"the margin of {claim.id}", claim.margin, least=0)
+    if claim.size is not None:
+        number(f"the size of {claim.id}", claim.size)
     return claim
 
 
 def _doubt(entry: dict[str, Any], ids: Collection[str]) -> Doubt:
     _names("claim", entry["claims"], ids)
-    return Doubt(entry["question"], tuple(entry["claims"]))
+    return Doubt(entry["question"], tuple(entry["claims"]), _sentence(entry.get("answer", ""), ids))
+
+
+def _sentence(text: str, ids: Collection[str]) -> str:
+    _names("claim", re.findall(r"\{(.*?)\}", text), ids)
+    return text
 
 
 def _count(name: str, values: dict[str, Any]) -> int | None:

@@ -1,6 +1,7 @@
 """The rule by which a claim holds, does not hold, or stays undecided.
 
-It was written before the runs. One thing changed after the first ones: σ is estimated within families of runs.
+It was written before the runs. Two things changed later: σ is estimated within families of runs, and claims that were
+added when figures of their runs had been seen no longer widen the intervals of the others (no verdict changed by it).
 
 A claim compares two runs, X and Y, in one quantity, as X − Y, signed so that the claim says "greater than −margin".
 Every run has S seeds and P pictures, and X and Y share both: the same seed draws the same weights and order, and the
@@ -8,7 +9,10 @@ same pictures are judged. So differences are taken picture by picture and seed b
 
     estimate         mean of d
     standard error²  2 σ² / S + variance between pictures / P
-    interval         Student's t with Welch–Satterthwaite degrees of freedom, at level 1 − .05 / (number of claims)
+    interval         Student's t with Welch–Satterthwaite degrees of freedom, at level 1 − .05 / C
+
+C is the number of claims of the scale that were there before its runs; for a claim that was added later, the number of
+all of them.
 
 σ² is the variance of a run's mean from seed to seed. Three seeds of two runs say little about it, so it is estimated
 from all R runs of their family (the scale file names it) that have these seeds, as the residual of the table run ×

@@ -1,9 +1,9 @@
 """Is a network worth having? It gains accuracy under the jigsaw and costs less than one point without it, each with its
 whole interval."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Verdict = dict[str, Any]  # a claim with its difference and verdict, as results.json holds it
+from mjp.reproduce.sentences import Verdict
 
 
 class Trade(NamedTuple):

@@ -9,7 +9,7 @@ from mjp.report.runs import Run, from_runs
 TITLE = "The paper in miniature"
 KINDS: tuple[str, ...] = ("reproduce",)
 FIGURES = {
-    "inference.png": "Accuracy and consistency over γ in inference, one line for each run; bands are one standard "
+    "inference.png": "Accuracy and consistency over γ at inference, one line for each run; bands are one standard "
     "deviation over seeds.",
     "convergence.png": "Validation accuracy after every epoch, one line for each run, with bands of one deviation.",
     "positions.png": "Position embeddings in the plane, coloured by row and column.",
