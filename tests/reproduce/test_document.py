@@ -89,7 +89,7 @@ def test_the_overview_counts_claims_and_names_what_is_worth_having() -> None:
     assert "| claims of the paper | hold | undecided |" in text  # only outcomes that occur
     assert "| Toy | 3 | 0 |" in text
     assert "| Other | 2 | 1 |" in text
-    assert "- Toy, MJP: top-1 +2.00 [+1.00, +3.00] points, 3 seeds" in text
+    assert "- Toy, MJP: top-1 +2.00 [+1.00, +3.00] points with half of the patches shuffled" in text
     assert "- Other" not in text
     assert "No run is shown to be worth having" in overview([results("undecided")])
     assert "No run is shown" not in text

@@ -188,9 +188,9 @@ def _gates(body: dict[str, Any]) -> list[str]:
         if gate["loss"] is not None
     ]
     about = (
-        f"A network depends on the order of its patches if it loses more than {100 * GATE:.0f} points of top-1 when all "
-        "of them are shuffled and every slot keeps its position. A claim about positions does not count if its plain "
-        "network does not."
+        f"A network depends on the order of its patches if it loses more than {100 * GATE:.0f} points of top-1 when "
+        "all of them are shuffled and every slot keeps its position. A claim about positions does not count if its "
+        "plain network does not."
     )
     head = ["run", "top-1 lost when all patches are shuffled", "depends on their order"]
     return [fill(about, WIDTH), "", *markdown(head, rows)]
