@@ -20,7 +20,7 @@ from mjp.reproduce.scale_file import load_scale
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 MARKS = ("<!-- from here to the end mark: python tools/write_results.py -->\n", "<!-- end -->")
-ORDER = ("finetune_long", "finetune", "scratch", "scratch_long", "finetune_search")
+ORDER = ("finetune_long", "finetune", "scratch", "finetune_search")
 FIGURES = {
     "inference": "Accuracy and consistency over γ at inference; bands are one standard deviation over seeds",
     "convergence": "Validation accuracy after every epoch; bands are one standard deviation over seeds",

@@ -9,10 +9,14 @@ import timm
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+from method.kinds import KINDS, hiding
+from method.tiny import generator, half_masked, pictures, swin
 from mjp.evaluation.batches import Batch
 from mjp.evaluation.jigsaws import BLOCK, jigsaw
 from mjp.evaluation.sweep import Point, Sweep, position_views, sweep
+from mjp.method.shuffle import shuffle_image
 
 CPU = torch.device("cpu")
 
@@ -195,3 +199,41 @@ def test_a_ratio_that_nobody_asked_for_is_not_complained_about(recwarn: pytest.W
     views = position_views(mjp.MJP(backbone, mjp.variant("J", ratio=0.5)))
     assert set(views) == {True, False}
     assert not [str(warning.message) for warning in recwarn if "no patch ever moves" in str(warning.message)]
+
+
+def swin_with_table() -> mjp.MJP:
+    subject = mjp.MJP(swin(), mjp.variant("J", ape=True, cell=8, ratio=0.5)).eval()
+    assert subject.pos_embed is not None
+    nn.init.normal_(subject.pos_embed, generator=generator())  # zero at first, as if there were none
+    return subject
+
+
+def learned_rotation() -> mjp.MJP:
+    subject = hiding(KINDS["rotations"](), unknown_rotation="learned")
+    assert subject.rotation is not None
+    nn.init.normal_(subject.rotation, generator=generator())
+    return subject
+
+
+WITH_MORE = {"swin with table": swin_with_table, "learned rotation": learned_rotation}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [*WITH_MORE, *KINDS])
+def test_the_view_that_keeps_positions_is_the_model_with_every_slot_at_its_own_position(kind: str) -> None:
+    subject = WITH_MORE[kind]() if kind in WITH_MORE else hiding(KINDS[kind]())
+    images, plan = pictures(), half_masked()
+    views = position_views(subject)
+    kept, nothing = views[False], mjp.identity_plan(4, (4, 4))
+    assert torch.equal(kept(images, nothing).logits, subject(images, nothing).logits)
+    moved = kept(images, plan).logits
+    # without a plan the model sees a picture that comes shuffled as any other, and hides nothing
+    torch.testing.assert_close(moved, subject(shuffle_image(images, plan, subject.adapter.cell)), rtol=1e-3, atol=1e-4)
+    assert (moved - views[True](images, plan).logits).abs().max() > 1e-3  # the model itself still hides positions
+
+
+def test_views_share_their_weights() -> None:
+    subject = swin_with_table()
+    kept = dict(position_views(subject)[False].named_parameters())
+    assert kept["pos_embed"] is subject.pos_embed
+    assert all(kept[f"model.{name}"] is parameter for name, parameter in subject.model.named_parameters())

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mjp.common.results import plain
-from mjp.reproduce.collect import read_cells, summarise
+from mjp.reproduce.cell_file import read_cells
+from mjp.reproduce.collect import summarise
 from mjp.reproduce.committed import HOME, committed_results
 from mjp.reproduce.document import document
 from mjp.reproduce.first_result import first_result

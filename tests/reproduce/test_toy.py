@@ -1,7 +1,9 @@
 """The whole grid on a toy scale: cells, resume, shards, tables, verdicts, figures."""
 
 import json
+import os
 import shutil
+import signal
 import time
 from functools import partial
 from multiprocessing import get_context
@@ -16,7 +18,8 @@ from mjp.common.errors import InputError
 from mjp.common.runs.log import Log
 from mjp.reproduce import command
 from mjp.reproduce.cell import Place, compute, seconds_in_log
-from mjp.reproduce.collect import read_cells, values_of
+from mjp.reproduce.cell_file import read_cells
+from mjp.reproduce.collect import values_of
 from mjp.reproduce.scale_file import load_scale, scales
 from mjp.reproduce.schedule import Shard, parse_shard, run_all
 
@@ -104,6 +107,22 @@ def test_cells_of_other_settings_or_other_pictures_are_refused(folder: Path, tmp
         (tmp_path / "cells" / "A-1.json").write_bytes((folder / "cells" / "A-1.json").read_bytes())
         with pytest.raises(InputError, match=sentence):
             read_cells(tmp_path, load_scale("toy"))
+
+
+def test_cells_of_other_sources_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(folder / "cells", tmp_path / "cells")
+    path = tmp_path / "cells" / "A-0.json"
+    cell = json.loads(path.read_text())
+    command = ["reproduce", "toy", "--out", str(tmp_path)]
+    for name, words in (("pictures", "judged on other pictures"), ("checkpoint", "started from another checkpoint")):
+        path.write_text(json.dumps({**cell, "sources": {**cell["sources"], name: "0123456789abcdef"}}))
+        for arguments in (["--collect"], ["--data", "embedded", "--seeds", "0", "9"]):
+            assert main([*command, *arguments]) == 2
+            assert words in capsys.readouterr().err
+    assert not (tmp_path / "results.json").exists()
+    assert not (tmp_path / "runs").exists()  # refused before anything was computed
+    path.write_text(json.dumps({name: value for name, value in cell.items() if name != "sources"}))
+    assert main([*command, "--collect"]) == 0  # a cell from before sources were written down
 
 
 def test_what_worked_is_collected_when_a_cell_fails(
@@ -205,11 +224,26 @@ def test_a_cell_that_fails_does_not_stop_the_others() -> None:
     assert any(line.startswith("second done") for line in lines)
 
 
+def die(slot: int) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0.0
+
+
+def test_a_cell_that_is_killed_does_not_stop_the_others() -> None:
+    lines: list[str] = []
+    with pytest.raises(InputError, match="1 of 3 cells failed, first first: its process was killed"):
+        run_all({"first": die, "second": succeed, "third": succeed}, jobs=2, minutes=1, say=lines.append)
+    assert {line.split()[0] for line in lines if " done in " in line} == {"second", "third"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["nowhere"], "there is no scale 'nowhere'"),
         (["toy"], "needs --data DIR"),
+        (["toy", "--data", "nowhere"], "there is no folder nowhere/train"),
+        (["scratch", "--data", "embedded"], "name a folder with --scenes DIR"),
+        (["scratch", "--data", "embedded", "--scenes", "nowhere"], "--scenes: there is no folder nowhere"),
         (["finetune", "--data", "embedded"], "needs --checkpoint FILE"),
         (["toy", "--only", "nothing"], "there is no table nothing"),
         (["toy", "--collect"], "there are no cells in"),

@@ -24,7 +24,7 @@ def test_several_comparisons_widen_the_interval_as_bonferroni_says() -> None:
 def test_pictures_widen_the_interval_when_seeds_agree() -> None:
     generator = np.random.default_rng(0)
     pictures = generator.normal(0.1, 1.0, 400)
-    same = np.stack([pictures, pictures, pictures])  # no variance between seeds
+    same = np.stack([pictures] * 5)  # no variance between seeds
     result = paired_difference(same)
     interval = ttest_1samp(pictures, 0).confidence_interval(0.95)
     assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
@@ -67,6 +67,20 @@ def test_the_pooled_interval_covers_the_truth() -> None:
         result = paired_difference(runs[0] - runs[1], of_seeds=seed_variance(runs.mean(2)))
         covered += result.low <= 0 <= result.high
     assert covered / 400 >= 0.93
+
+
+def test_two_runs_of_three_seeds_err_no_more_often_than_they_say() -> None:
+    generator = np.random.default_rng(5)
+    wrong = 0
+    for _ in range(2000):
+        runs = generator.normal(0.0, 0.02, (2, 3, 1)) + generator.normal(0.0, 0.1, (2, 1, 50))
+        result = paired_difference(runs[0] - runs[1], comparisons=5, of_seeds=seed_variance(runs.mean(2)))
+        wrong += decide(result) != "undecided"
+    assert wrong / 2000 <= 0.05 / 5
+
+
+def test_equal_numbers_decide_nothing() -> None:
+    assert decide(paired_difference(np.array([0.001, 0.001]))) == "undecided"
 
 
 def test_one_seed_decides_nothing() -> None:

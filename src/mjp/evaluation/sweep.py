@@ -1,7 +1,8 @@
 """Accuracy without a jigsaw, and every jigsaw metric for a sweep of mask ratios, in one pass over the pictures."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from mjp.common.stats import Bootstrap, Interval
 from mjp.evaluation.batches import Batch
 from mjp.evaluation.jigsaw_metrics import METRICS
 from mjp.evaluation.jigsaws import jigsaw
-from mjp.method.config import SamplerName, variant
+from mjp.method.config import SamplerName
 from mjp.method.model import MJP, MJPOutput
 from mjp.method.plan import identity_plan
 
@@ -106,8 +107,10 @@ def position_views(model: MJP) -> dict[bool, nn.Module]:
     """The model with its positions kept, and if it can hide them, with that: both share their weights."""
     if not model.hides_positions:
         return {False: model}
-    keeping = MJP(model.unwrap(), variant("E", ratio=0.0, cell=model.config.cell)).eval()  # plans come from outside
-    return {True: model, False: keeping}
+    keeping = copy(model)  # shallow; of the wrapper, since a Swin's absolute table is not part of the timm model
+    # a learned rotation is for hidden patches, and the configuration refuses it without them
+    keeping.config = replace(model.config, position="keep", unknown_rotation="identity")
+    return {True: model, False: keeping.eval()}
 
 
 def _accuracy(plain: MJPOutput, labels: Tensor) -> Tensor:

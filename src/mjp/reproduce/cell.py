@@ -18,12 +18,13 @@ from mjp.common.files import write_atomically
 from mjp.common.results import plain
 from mjp.common.runs.log import Log
 from mjp.common.runs.recipe import load_recipe
-from mjp.reproduce.collect import CELLS
+from mjp.reproduce.cell_file import CELLS
 from mjp.reproduce.kernels import use_fast_kernels
 from mjp.reproduce.measure import measure_model
 from mjp.reproduce.scale import Cell
 from mjp.reproduce.scale_file import load_scale
 from mjp.reproduce.scenes import measure_scenes
+from mjp.reproduce.sources import sources
 from mjp.training.arguments import config_from
 from mjp.training.engine import train
 
@@ -72,6 +73,7 @@ def compute(place: Place, run: str, seed: int, device: torch.device) -> float:
         "run": run,
         "seed": seed,
         "train": plain(cell.run.train),
+        "sources": sources(place.data, place.checkpoint),
         "figures": {**figures, **training_figures(folder)},
         "outcomes": outcomes,
         "seconds": round(earlier + time.monotonic() - started),

@@ -1,59 +1,19 @@
 """From the files of the cells to tables and verdicts: pure functions of what was measured."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mjp.common.errors import InputError
-from mjp.common.read import read_object
-from mjp.common.results import plain
 from mjp.evaluation.robustness.metrics import ALEXNET
+from mjp.reproduce.cell_file import Cells
 from mjp.reproduce.outcomes import unpack
 from mjp.reproduce.quantities import style
 from mjp.reproduce.scale import Claim, Scale, Table
 from mjp.reproduce.verdict import Difference, Outcome, Variance, decide, paired_difference, seed_variance
 
-CELLS = "cells"
 GATE = 0.02  # share of right answers that a network must lose under the full jigsaw to count as one that uses positions
-Cells = dict[str, dict[int, dict[str, Any]]]  # run → seed → what was measured
-
-
-def read_cells(folder: Path, scale: Scale) -> Cells:
-    """The finished cells of a scale, by run and seed."""
-    cells: Cells = {name: {} for name in scale.runs}
-    for path in sorted((folder / CELLS).glob("*.json")):
-        try:
-            cell = read_object(path, advice="remove it, and run the command again")
-            run, seed = cell["run"], int(cell["seed"])
-            if not {"train", "figures", "outcomes", "seconds"} <= cell.keys():
-                raise KeyError(run)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is not a cell of mjp reproduce: remove it, and run the command again") from error
-        if run in cells:
-            _check_settings(path, cell["train"], plain(scale.runs[run].train))
-            cells[run][seed] = cell
-    _check_pictures(folder, cells)
-    return cells
-
-
-def _check_settings(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    if names := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
-        raise InputError(
-            f"{path} was trained with other settings than the scale has now ({', '.join(names)}): choose another "
-            "--out, or remove the file to compute it anew"
-        )
-
-
-def _check_pictures(folder: Path, cells: Cells) -> None:
-    counts = {cell["outcomes"]["pictures"] for by_seed in cells.values() for cell in by_seed.values()}
-    if len(counts) > 1:
-        raise InputError(
-            f"the cells in {folder} were judged on different numbers of pictures ({', '.join(map(str, sorted(counts)))}"
-            "): bring together cells of the same data only"
-        )
 
 
 def values_of(cell: dict[str, Any], quantity: str) -> NDArray[np.float64] | None:
@@ -114,9 +74,9 @@ def difference(scale: Scale, cells: Cells, claim: Claim) -> Difference | None:
     rows = [np.asarray(x) - np.asarray(y) for x, y in pairs]
     differences = np.stack(rows)  # (S, P) or (S,)
     pooled = None
-    if differences.ndim == 2:
-        families = {scale.runs[run].family for run in (claim.of, claim.than)}
-        relatives = {run: cells[run] for run in cells if scale.runs[run].family in families}
+    family = scale.runs[claim.of].family
+    if differences.ndim == 2 and family == scale.runs[claim.than].family:
+        relatives = {run: cells[run] for run in cells if scale.runs[run].family == family}
         pooled = _seed_variance(relatives, claim.quantity, seeds)
     return paired_difference(differences, comparisons=comparisons(scale, claim), of_seeds=pooled)
 
@@ -143,13 +103,20 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
     for claim in scale.claims:
         result = difference(scale, cells, claim)
         outcome: Outcome = "not run" if result is None else decide(result, margin=claim.margin)
-        if result is not None and claim.baseline is not None and not gate(cells[claim.baseline])["open"]:
-            outcome = "gated"
+        if result is not None and claim.baseline is not None:
+            outcome = _gated(outcome, gate(cells[claim.baseline]))
         interval = None if result is None else asdict(result)
         printed = style(claim.quantity)
         numbers = {"factor": printed.factor, "digits": max(2, printed.digits), "comparisons": comparisons(scale, claim)}
         verdicts.append({**asdict(claim), **numbers, "difference": interval, "verdict": outcome})
     return verdicts
+
+
+def _gated(outcome: Outcome, plain: dict[str, Any]) -> Outcome:
+    """A verdict on positions, which waits for the plain network and counts only if that uses its positions."""
+    if plain["loss"] is None:
+        return "not run"
+    return outcome if plain["open"] else "gated"
 
 
 def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:

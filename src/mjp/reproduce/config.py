@@ -14,8 +14,8 @@ class ReproduceConfig:
     """What to compute, from what, and where to."""
 
     scale: tyro.conf.Positional[str]
-    """finetune, finetune_search (how its settings were chosen), finetune_long (until plain has converged), scratch,
-    scratch_long, imagenet (for GPUs), toy (seconds, proves nothing), or a YAML file."""
+    """finetune, finetune_search (how its settings were chosen), finetune_long (longer training), scratch, imagenet (for
+    GPUs), toy (seconds, proves nothing), or a YAML file."""
     data: str | None = None
     """Folder with train/CLASS/* and val/CLASS/*; the scale says which data set."""
     checkpoint: Path | None = None

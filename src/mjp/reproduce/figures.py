@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 
 from mjp.common.charts import COLOURS, pyplot, save_chart, tidy
-from mjp.reproduce.collect import Cells, values_of
+from mjp.reproduce.cell_file import Cells
+from mjp.reproduce.collect import values_of
 from mjp.reproduce.scale import Scale
 
 ACROSS = 3  # runs side by side

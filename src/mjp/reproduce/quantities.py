@@ -3,7 +3,8 @@
 A quantity is a name, or a name with the γ of the test behind an @: `top1`, `consistency@0.5`.
 """
 
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from mjp.common.errors import InputError, shorten
 
@@ -41,20 +42,44 @@ STYLES = {
     "miou": Style("mIoU, %", 100, 2),
     "macc": Style("mAcc, %", 100, 2),
 }
+AT_RATIOS = {
+    name
+    for name in STYLES
+    if name.startswith(("top1", "consistency", "diff_norm", "diff_relative")) and name != "top1_halfway"
+}
 DEFAULT = ("top1", "consistency@0.5", "top1@0.5", "diff_norm@0.5", "diff_relative@0.5")  # columns of a table
 
 
 def style(quantity: str) -> Style:
     """How a quantity is printed; its γ becomes part of the title."""
     name, _, ratio = quantity.partition("@")
-    if name not in STYLES:
-        raise InputError(f"there is no quantity {shorten(name)}: choose from {', '.join(STYLES)}")
     plain = STYLES[name]
     if not ratio:
         return plain
-    try:
-        float(ratio)
-    except ValueError as error:
-        raise InputError(f"behind the @ of {shorten(quantity)} must stand a number, the γ of the test") from error
     words, comma, unit = plain.title.partition(",")
     return plain._replace(title=f"{words} at γ = {ratio}{comma}{unit}")
+
+
+def check_quantity(quantity: Any, ratios: Collection[float]) -> None:
+    """Refuse a quantity that is not measured on a scale with these γ."""
+    name, at, ratio = str(quantity).partition("@")
+    if name not in STYLES:
+        raise InputError(f"there is no quantity {shorten(name)}: choose from {', '.join(STYLES)}")
+    if at and name not in AT_RATIOS:
+        raise InputError(f"{name} is not measured by γ: write it without {shorten(at + ratio)}")
+    if not at and name in AT_RATIOS and name != "top1":
+        raise InputError(f"{name} is measured by γ: write one behind it, as in {name}@{min(ratios):g}")
+    if at:
+        _check_ratio(quantity, ratio, ratios)
+
+
+def _check_ratio(quantity: str, text: str, ratios: Collection[float]) -> None:
+    try:
+        ratio = float(text)
+    except ValueError as error:
+        raise InputError(f"behind the @ of {shorten(quantity)} must stand a number, the γ of the test") from error
+    if not any(abs(ratio - measured) < 1e-9 for measured in ratios):
+        raise InputError(
+            f"the γ of {shorten(quantity)} is among neither ratios nor sweep "
+            f"({', '.join(f'{measured:g}' for measured in sorted(ratios))}): add it to one of them, or choose another"
+        )

@@ -76,10 +76,15 @@ class Scale:
     needs_checkpoint: bool
 
     def cells(self, seeds: tuple[int, ...], only: tuple[str, ...] = ()) -> list["Cell"]:
-        """Every (run, seed) that the chosen tables need. Seeds vary slowest: an early stop leaves whole seeds."""
+        """Every (run, seed) that the chosen tables and their claims need.
+
+        Seeds vary slowest: an early stop leaves whole seeds.
+        """
         if unknown := sorted(set(only) - set(self.tables)):
             raise InputError(f"there is no table {', '.join(unknown)}: choose from {', '.join(self.tables)}")
-        wanted = {name for table in only or self.tables for name in self.tables[table].runs}
+        tables = only or tuple(self.tables)
+        wanted = {name for table in tables for name in self.tables[table].runs}
+        wanted |= {run for c in self.claims if c.table in tables for run in (c.of, c.than, c.baseline) if run}
         return [Cell(run, seed) for seed in seeds for run in self.runs.values() if run.name in wanted]
 
 

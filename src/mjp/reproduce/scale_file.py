@@ -29,7 +29,7 @@ from typing import Any
 from mjp.common.errors import InputError, shorten
 from mjp.common.read import parse_yaml, read_yaml
 from mjp.common.validate import fraction, number, seed, whole
-from mjp.reproduce.quantities import style
+from mjp.reproduce.quantities import check_quantity
 from mjp.reproduce.scale import Claim, Doubt, Run, Scale, Table
 
 FIELDS = {
@@ -37,6 +37,7 @@ FIELDS = {
     *("sweep_pictures", "attacked", "segment", "curves", "tables", "claims", "doubts", "findings"),
 }
 SEEDS = (0, 1, 2)
+RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # it becomes part of file names
 MEASUREMENTS = ("positions", "corruption", "attention", "cost", "leakage", "segment", "uniform")
 
 
@@ -65,8 +66,12 @@ def load_scale(name: str) -> Scale:
 def _scale(name: str, values: dict[str, Any]) -> Scale:
     _names("field", values, FIELDS)
     runs = {key: _run(key, values) for key in values["runs"]}
-    tables = {key: _table(entry, runs) for key, entry in values["tables"].items()}
-    claims = tuple(_claim(entry, runs, tables) for entry in values["claims"])
+    ratios = tuple(fraction("a γ of ratios", ratio) for ratio in values["ratios"])
+    sweep = tuple(fraction("a γ of sweep", ratio) for ratio in values.get("sweep", ()))
+    if not ratios:
+        raise ValueError("ratios must hold one γ or more, at which runs are judged")
+    tables = {key: _table(key, entry, runs, ratios + sweep) for key, entry in values["tables"].items()}
+    claims = tuple(_claim(entry, runs, tables, ratios + sweep) for entry in values["claims"])
     ids = Counter(claim.id for claim in claims)
     if repeated := [id for id, count in ids.items() if count > 1]:
         raise ValueError(f"two claims have the id {repeated[0]}")
@@ -74,29 +79,33 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
     _names("run", curves, runs)
     return Scale(
         name=name,
-        title=values["title"],
-        about=values["about"],
+        title=_text("title", values["title"]),
+        about=_text("about", values["about"]),
         runs=runs,
         tables=tables,
         claims=claims,
         doubts=tuple(_doubt(entry, ids) for entry in values.get("doubts", ())),
         findings=tuple(_sentence(text, ids) for text in values.get("findings", ())),
         curves=curves,
-        ratios=tuple(fraction("a γ of ratios", ratio) for ratio in values["ratios"]),
+        ratios=ratios,
         pictures=_count("pictures", values),
-        sweep=tuple(fraction("a γ of sweep", ratio) for ratio in values.get("sweep", ())),
+        sweep=sweep,
         sweep_pictures=_count("sweep_pictures", values),
         attacked=whole("attacked", values.get("attacked", 8), least=1),
         segment=dict(values.get("segment", {})),
-        seeds=tuple(seed("a seed", value) for value in values.get("seeds", SEEDS)),
+        seeds=_seeds(values.get("seeds", SEEDS)),
         minutes=number("minutes", values["minutes"], least=0),
-        gpu=values.get("gpu"),
+        gpu=None if values.get("gpu") is None else _text("gpu", values["gpu"]),
         needs_checkpoint=bool(values.get("checkpoint", False)),
     )
 
 
 def _run(name: str, values: dict[str, Any]) -> Run:
     """The fields of a run: those of all runs, of the run that it is like, and its own."""
+    if not RUN_NAME.fullmatch(name):
+        raise ValueError(
+            f"{shorten(name)} cannot name a run: use letters, digits and . _ -, and no . or - at the start"
+        )
     fields = dict(values["runs"][name])
     if "like" in fields:
         _names("run", [fields["like"]], values["runs"])
@@ -104,37 +113,77 @@ def _run(name: str, values: dict[str, Any]) -> Run:
     measure = tuple(fields.pop("measure", ()))
     _names("measurement", measure, MEASUREMENTS)
     about = {"title": fields.pop("title", name), "family": fields.pop("family", "main")}
-    return Run(name, train={**values.get("train", {}), **fields}, measure=measure, **about)
+    for key, value in about.items():
+        _text(f"the {key} of the run {name}", value)
+    train = {**values.get("train", {}), **fields}
+    _check_train(name, train)
+    return Run(name, train=train, measure=measure, **about)
 
 
-def _table(entry: dict[str, Any], runs: Collection[str]) -> Table:
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+def _check_train(run: str, train: dict[str, Any]) -> None:
+    """Refuse what would end every cell of a run; `mjp train` checks the rest."""
+    if "recipe" not in train:
+        raise ValueError(f"the run {run} has no recipe: name one in the run, or in train for all runs")
+    _text(f"the recipe of the run {run}", train["recipe"])
+    if not isinstance(train.get("mjp", {}), dict):
+        raise ValueError(f"mjp of the run {run} must hold fields and values, not {shorten(train['mjp'])}")
+
+
+def _table(name: str, entry: dict[str, Any], runs: Collection[str], ratios: Collection[float]) -> Table:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     table = Table(**fields)
+    _text(f"the title of the table {name}", table.title)
+    _text(f"the note of the table {name}", table.note)
     _names("run", [*table.runs, *table.published], runs)
-    for quantity in [*table.columns, *(name for row in table.published.values() for name in row)]:
-        style(quantity)  # refuses a quantity that does not exist
+    for quantity in [*table.columns, *(quantity for row in table.published.values() for quantity in row)]:
+        check_quantity(quantity, ratios)
+    for run, row in table.published.items():
+        for quantity, figure in row.items():
+            number(f"the published {quantity} of {run}", figure)
     return table
 
 
-def _claim(entry: dict[str, Any], runs: Collection[str], tables: Collection[str]) -> Claim:
+def _claim(entry: dict[str, Any], runs: Collection[str], tables: Collection[str], ratios: Collection[float]) -> Claim:
     claim = Claim(**entry)
+    for name in ("id", "table", "text", "quantity", "of", "than", "published"):
+        _text(f"{name} of the claim {shorten(claim.id)}", getattr(claim, name))
     _names("run", [claim.of, claim.than, *([claim.baseline] if claim.baseline else [])], runs)
     _names("table", [claim.table], tables)
-    style(claim.quantity)
+    check_quantity(claim.quantity, ratios)
     number(f"the margin of {claim.id}", claim.margin, least=0)
     if claim.size is not None:
         number(f"the size of {claim.id}", claim.size)
+    if not isinstance(claim.post_hoc, bool):
+        raise ValueError(f"post_hoc of {claim.id} must be true or false, not {shorten(claim.post_hoc)}")
     return claim
 
 
 def _doubt(entry: dict[str, Any], ids: Collection[str]) -> Doubt:
     _names("claim", entry["claims"], ids)
-    return Doubt(entry["question"], tuple(entry["claims"]), _sentence(entry.get("answer", ""), ids))
+    return Doubt(
+        _text("the question of a doubt", entry["question"]),
+        tuple(entry["claims"]),
+        _sentence(entry.get("answer", ""), ids),
+    )
 
 
-def _sentence(text: str, ids: Collection[str]) -> str:
-    _names("claim", re.findall(r"\{(.*?)\}", text), ids)
-    return text
+def _sentence(text: Any, ids: Collection[str]) -> str:
+    sentence = _text("a finding or an answer", text)
+    _names("claim", re.findall(r"\{(.*?)\}", sentence), ids)
+    return sentence
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text, not {shorten(value)}")
+    return value
+
+
+def _seeds(values: Any) -> tuple[int, ...]:
+    seeds = tuple(seed("a seed", value) for value in values)
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must hold one seed or more, each once, not {shorten(values)}")
+    return seeds
 
 
 def _count(name: str, values: dict[str, Any]) -> int | None:

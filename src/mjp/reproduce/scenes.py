@@ -5,8 +5,20 @@ from typing import Any
 
 import torch
 
+from mjp.common.errors import InputError
 from mjp.segmentation.config import SegmentConfig
+from mjp.segmentation.folders import find_scenes
+from mjp.segmentation.network import segmentation_models
 from mjp.segmentation.train import segment
+
+
+def check_scenes(folder: Path) -> None:
+    """Refuse a folder without scenes, or a machine without UPerNet, before a backbone is trained for them."""
+    try:
+        find_scenes(folder)
+    except InputError as error:
+        raise InputError(f"--scenes: {error}") from error
+    segmentation_models()
 
 
 def measure_scenes(

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context, parent_process
@@ -22,6 +23,7 @@ from mjp.common.progress import duration
 
 Item = TypeVar("Item")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+KILLED = "its process was killed, perhaps for want of memory: run the command again, with fewer --jobs if it recurs"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,14 @@ def _end_with_parent() -> None:
     Thread(target=wait_and_leave, daemon=True).start()
 
 
+def _start(task: Callable[[int], float], slot: int) -> Future[float]:
+    """Run a task in a process of its own, which ends with it: what kills one task leaves the others alone."""
+    process = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    future = process.submit(task, slot)
+    process.shutdown(wait=False)  # no further task comes; this one is finished
+    return future
+
+
 def run_all(
     tasks: Mapping[str, Callable[[int], float]], *, jobs: int, minutes: float, say: Callable[[str], None]
 ) -> None:
@@ -72,40 +82,35 @@ def run_all(
         os.environ[name] = "1"  # the children inherit it before they import torch
     failures: dict[str, BaseException] = {}
     durations: list[float] = []
-    finished = 0
     started = time.monotonic()
-    with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), max_tasks_per_child=1, initializer=_end_with_parent
-    ) as pool:
-        waiting = iter(tasks.items())
-        pending: dict[Future[float], tuple[str, int]] = {}  # name and slot
+    waiting = iter(tasks.items())
+    pending: dict[Future[float], tuple[str, int]] = {}  # name and slot
 
-        def start_next(slot: int) -> None:
-            for name, task in islice(waiting, 1):
-                pending[pool.submit(task, slot)] = (name, slot)
+    def start_next(slot: int) -> None:
+        for name, task in islice(waiting, 1):
+            pending[_start(task, slot)] = (name, slot)
 
-        for slot in range(jobs):
+    for slot in range(jobs):
+        start_next(slot)
+    plural = "" if len(tasks) == 1 else "s"
+    expected = duration(60 * minutes * turns(len(tasks), jobs))
+    say(f"{len(tasks)} cell{plural} to compute, {jobs} at a time; about {expected}")
+    while pending:
+        done, _ = wait(pending, return_when=FIRST_COMPLETED)
+        for future in done:
+            name, slot = pending.pop(future)
             start_next(slot)
-        plural = "" if len(tasks) == 1 else "s"
-        expected = duration(60 * minutes * turns(len(tasks), jobs))
-        say(f"{len(tasks)} cell{plural} to compute, {jobs} at a time; about {expected}")
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                name, slot = pending.pop(future)
-                finished += 1
-                start_next(slot)
-                if error := future.exception():
-                    failures[name] = error
-                    say(f"{name} failed: {error}")
-                    continue
-                durations.append(future.result())
-                left = sum(durations) / len(durations) * turns(len(tasks) - finished, jobs)
-                share = f"{finished} of {len(tasks)}"
-                say(
-                    f"{name} done in {duration(durations[-1])}; {share} after {duration(time.monotonic() - started)}, "
-                    f"about {duration(left)} left"
-                )
+            if error := future.exception():
+                failures[name] = InputError(KILLED) if isinstance(error, BrokenProcessPool) else error
+                say(f"{name} failed: {failures[name]}")
+                continue
+            durations.append(future.result())
+            finished = len(durations) + len(failures)
+            left = sum(durations) / len(durations) * turns(len(tasks) - finished, jobs)
+            say(
+                f"{name} done in {duration(durations[-1])}; {finished} of {len(tasks)} after "
+                f"{duration(time.monotonic() - started)}, about {duration(left)} left"
+            )
     if failures:
         name, error = next(iter(failures.items()))
         raise InputError(f"{len(failures)} of {len(tasks)} cells failed, {name} first: {error}")

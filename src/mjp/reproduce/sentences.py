@@ -31,7 +31,7 @@ def verdict(claim: Verdict) -> str:
     """The verdict, and how the published size of the difference compares with the interval."""
     text = f"**{claim['verdict']}**"
     numbers, size = claim["difference"], claim["size"]
-    if numbers is None or numbers["low"] is None or size is None or claim["verdict"] == "gated":
+    if claim["verdict"] not in ("holds", "undecided") or size is None or numbers["low"] is None:
         return text
     low, high = (claim["factor"] * numbers[end] for end in ("low", "high"))
     if low <= size <= high:

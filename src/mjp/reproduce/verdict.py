@@ -1,7 +1,8 @@
 """The rule by which a claim holds, does not hold, or stays undecided.
 
-It was written before the runs. Two things changed later: σ is estimated within families of runs, and claims that were
-added when figures of their runs had been seen no longer widen the intervals of the others (no verdict changed by it).
+It was written before the runs. Three things changed when results had been seen: σ is estimated within families of runs;
+claims that were added later no longer widen the intervals of the others; and few degrees of freedom widen an interval.
+The last two changed one verdict, to undecided.
 
 A claim compares two runs, X and Y, in one quantity, as X − Y, signed so that the claim says "greater than −margin".
 Every run has S seeds and P pictures, and X and Y share both: the same seed draws the same weights and order, and the
@@ -16,15 +17,17 @@ all of them.
 
 σ² is the variance of a run's mean from seed to seed. Three seeds of two runs say little about it, so it is estimated
 from all R runs of their family (the scale file names it) that have these seeds, as the residual of the table run ×
-seed, with (R − 1)(S − 1) degrees of freedom: they share architecture, data and length, and are taken to share σ. While
-runs of the family are missing, intervals still move. Adding the variance between pictures counts part of the residual
-twice, which errs on the side of caution. A quantity that exists once per seed (a regression error, seconds, the leak of
-a few pictures) differs in scale between runs: it has the variance of its own differences alone, over seeds.
+seed, with (R − 1)(S − 1) degrees of freedom: they share architecture, data and length, and are taken to share σ and
+to vary independently. While runs of the family are missing, intervals still move. Adding the variance between
+pictures counts part of the residual twice, which errs on the side of caution. Where σ² has fewer than four degrees of
+freedom, seeds that agree by chance would make the interval too narrow, and it gets the degrees of σ² alone. Two runs
+of different families, and a quantity that exists once per seed (a regression error, seconds, the leak of a few
+pictures), have the variance of their own differences over seeds.
 
     holds          the whole interval is above −margin
     does not hold  the whole interval is below −margin
     undecided      otherwise
-    gated          a network that loses nothing when its positions are hidden or shuffled proves nothing about positions
+    gated          a network that loses hardly anything when its patches are shuffled proves nothing about positions
 
 `margin` is zero for "better than" and a stated loss for "no worse than".
 """
@@ -38,6 +41,7 @@ from scipy.stats import t as student
 
 Outcome = Literal["holds", "does not hold", "undecided", "gated", "not run"]
 LEVEL = 0.05
+FEW = 4  # degrees of freedom below which those of the pictures do not help
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,11 @@ def paired_difference(
         by_picture = differences.mean(0)  # (P,)
         variances.append((by_picture.var(ddof=1) / len(by_picture), len(by_picture) - 1))
     total = sum(variance for variance, _ in variances)
-    if total == 0:
-        half = 0.0
+    if total == 0:  # numbers that agree to the last bit tell nothing about their spread
+        half = np.inf
     else:
-        freedom = total**2 / sum(variance**2 / degrees for variance, degrees in variances)
+        welch = total**2 / sum(variance**2 / degrees for variance, degrees in variances)
+        freedom = of_seeds.degrees if of_seeds.degrees < FEW else welch
         half = float(student.ppf(1 - LEVEL / (2 * comparisons), freedom) * np.sqrt(total))
     mean = float(by_seed.mean())
     return Difference(mean, mean - half, mean + half, seeds, _pictures(differences))

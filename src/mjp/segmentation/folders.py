@@ -105,7 +105,7 @@ def find_scenes(root: Path) -> SceneFolder:
     """The data set in a folder, whichever of the two layouts it has."""
     root = root.expanduser()
     if not root.is_dir():
-        raise InputError(f"there is no folder {root}: name one in CamVid's or ADE20K's layout with --data")
+        raise InputError(f"there is no folder {root}: name one in CamVid's or ADE20K's layout")
     if (root / "train" / "images").is_dir():
         places = {split: (root / split / "images", root / split / "masks") for split in ("train", "val", "test")}
         names = _class_names(root) or CAMVID

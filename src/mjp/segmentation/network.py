@@ -70,7 +70,7 @@ def load_backbone(config: SegmentConfig) -> Backbone:
 
 def build_network(backbone: Backbone, *, classes: int, crop: int, decoder_channels: int, drop_path: float) -> Any:
     """UPerNet with the backbone's weights in its encoder; the decoder is drawn from torch's global generator."""
-    smp = _smp()
+    smp = segmentation_models()
     model: Any = backbone.wrapped.model
     positions = _absolute_positions(backbone.wrapped)
     arguments = {name: value for name, value in backbone.arguments.items() if name not in NOT_FOR_ENCODERS}
@@ -194,7 +194,7 @@ def _try(network: nn.Module, crop: int) -> None:
         raise ValueError(f"its output for {crop} pixels has {output.shape[-2]}")
 
 
-def _smp() -> Any:
+def segmentation_models() -> Any:
     try:
         import segmentation_models_pytorch as smp
     except ImportError as error:
