@@ -144,7 +144,7 @@ def _table(table: dict[str, Any]) -> list[str]:
     beside = "; in brackets the paper's figure (one run)" if any(row["published"] for row in table["rows"]) else ""
     note = table["note"]
     return [
-        fill(f"{about}{beside}." + (f" {note[0].upper()}{note[1:]}." if note else ""), WIDTH),
+        fill(f"{about}{beside}." + (f" {note}." if note else ""), WIDTH),
         "",
         *markdown(["run", "seeds", *(column["title"] for column in columns)], rows),
     ]
