@@ -43,8 +43,8 @@ Words:
   pixels by one permutation.
 - E_unk: one learned position embedding at every shuffled slot. It tells the network which slots were shuffled; *not
   told* means that every slot keeps its own embedding.
-- DAL: a loss by which the table of position embeddings must tell the place of each, through a head that is linear (LN),
-  not linear (NLN) or has no parameters (PCA).
+- DAL: a loss that makes each position embedding predict its place, through a head that is linear (LN), not linear (NLN)
+  or has no parameters (PCA).
 - A to J are the paper's variants: A plain, B without position embeddings, C SPP, D DAL, E jigsaw alone, F jigsaw and an
   embedding of the slot index, G jigsaw and E_unk, H to J G with DAL (PCA, LN, NLN). J is MJP.
 - Consistency: the share of predictions that the jigsaw does not change, right or wrong. It is measured at γ = .5, as in
@@ -74,7 +74,7 @@ def replace_between_marks(path: Path, text: str) -> None:
 
 
 def pictures(scale: str, folder: Path) -> list[str]:
-    """The figures of a scale, moved to the documentation's pictures; dark versions stay with the package."""
+    """The figures of a scale, copied to the documentation's pictures; dark versions stay with the package."""
     lines = []
     for name, caption in FIGURES.items():
         if (folder / f"{name}.png").is_file():

@@ -1,10 +1,13 @@
 """The page that is made of results: what a run buys, and for what."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mjp.common.errors import InputError
 from mjp.reproduce.document import document
+from mjp.reproduce.findings import add_findings
 from mjp.reproduce.overview import overview
 
 
@@ -18,6 +21,8 @@ def claim(run: str, quantity: str, margin: float, verdict: str) -> dict[str, Any
         "verdict": verdict,
         "post_hoc": run == "G",
         "size": 9.0,
+        "unit": "points",
+        "ours": False,
         "comparisons": 3,
         "factor": 100,
         "digits": 2,
@@ -74,6 +79,36 @@ def test_doubts_and_findings_appear_once_their_claims_are_judged(price: str) -> 
         assert (sentence in text) == (price != "not run")
 
 
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("findings: ['It gains {nobody}.']", "names the claim 'nobody', which the scale does not have"),
+        ("findings: It gains.", "findings must be a list of sentences"),
+        ("findings: [5]", "5 must be a sentence"),
+        ("answers: {'Why?': Because.}", "answers 'Why\\?', which the scale does not ask"),
+    ],
+)
+def test_findings_about_nothing_are_refused(content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "findings.yaml").write_text(content)
+    with pytest.raises(InputError, match=sentence):
+        add_findings(results("holds"), tmp_path)
+
+
+def test_findings_stand_beside_the_cells_that_they_are_about(tmp_path: Path) -> None:
+    assert add_findings(results("holds"), tmp_path)["findings"] == []
+    answers = "answers: {'Does J cost accuracy?': No.}"
+    (tmp_path / "findings.yaml").write_text(f"findings: ['J gains {{J-top1}}.']\n{answers}\n")
+    body = add_findings(results("holds"), tmp_path)
+    assert body["findings"] == ["J gains {J-top1}."]
+    assert body["doubts"][0]["answer"] == "No."
+
+
+def test_only_less_than_one_point_counts_as_little() -> None:
+    body = results("holds")
+    body["claims"][1]["margin"] = 0.2
+    assert "Is it worth having?" not in document(body)
+
+
 def test_a_verdict_says_when_the_published_size_is_excluded() -> None:
     assert "| **holds**, smaller than published |" in page("holds")
     assert "| **undecided**, but not the published size |" in page("undecided")
@@ -93,5 +128,5 @@ def test_the_overview_counts_claims_and_names_what_is_worth_having() -> None:
     assert "- Other" not in text
     assert "No run is shown to be worth having" in overview([results("undecided")])
     assert "No run is shown" not in text
-    ours = {**results("holds"), "claims": [{**claim("J", "top1", 0.0, "holds"), "published": "not reported"}]}
+    ours = {**results("holds"), "claims": [{**claim("J", "top1", 0.0, "holds"), "ours": True}]}
     assert "| Toy |" not in overview([ours])  # no claim of the paper

@@ -69,8 +69,8 @@ def test_a_run_starts_from_the_fields_of_all_runs_and_of_the_one_it_is_like(tmp_
         (("claims", 0, "quantity"), "top1_halfway@0.5", "top1_halfway is not measured by γ"),
         (("claims", 0, "quantity"), "consistency", "consistency is measured by γ: write one behind it, as in"),
         (("claims", 0, "quantity"), "top1@", "must stand a number"),
-        (("claims", 0, "quantity"), "top1@0.3", r"among neither ratios nor sweep \(0.25, 0.5, 1\): add it"),
-        (("claims", 0, "quantity"), "top1@nan", "among neither ratios nor sweep"),
+        (("claims", 0, "quantity"), "top1@0.3", r"is not one at which it is measured \(0.25, 0.5, 1\): add it"),
+        (("claims", 0, "quantity"), "top1@nan", "is not one at which it is measured"),
         (("claims", 0, "quantity"), 5, "quantity of the claim 'better' must be text, not 5"),
         (("claims", 0, "id"), 5, "id of the claim 5 must be text"),
         (("claims", 0, "text"), ["Better"], "text of the claim 'better' must be text"),
@@ -78,14 +78,15 @@ def test_a_run_starts_from_the_fields_of_all_runs_and_of_the_one_it_is_like(tmp_
         (("claims", 0, "post_hoc"), "no", "post_hoc of better must be true or false"),
         (("tables", "variants", "columns"), ["top1_kept"], "top1_kept is measured by γ"),
         (("tables", "variants", "columns"), [5], "there is no quantity '5'"),
-        (("tables", "variants", "published"), {"A": {"consistency@0.3": 64.3}}, "among neither ratios nor sweep"),
+        (("tables", "variants", "published"), {"A": {"consistency@0.3": 64.3}}, "is not one at which it is measured"),
         (("tables", "variants", "published"), {"A": {"top1": "79.8"}}, "the published top1 of A must be a number"),
         (("tables", "variants", "note"), {}, "the note of the table variants must be text"),
         (("tables", "variants", "title"), 5, "the title of the table variants must be text"),
         (("title",), None, "title must be text, not None"),
         (("about",), ["About."], "about must be text"),
         (("gpu",), 100, "gpu must be text"),
-        (("findings",), [5], "a finding or an answer must be text"),
+        (("ratios",), [0.5], "the gate of the claim better needs γ = 1 among ratios"),
+        (("claims", 0, "ours"), "yes", "ours of better must be true or false"),
         (("doubts", 0, "question"), 5, "the question of a doubt must be text"),
         (("seeds",), [], "seeds must hold one seed or more, each once"),
         (("seeds",), [0, 1, 0], "seeds must hold one seed or more, each once"),
@@ -113,7 +114,9 @@ def test_what_makes_no_sense_is_refused(path: tuple[Any, ...], value: Any, sente
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("quantity", ["top1", "top1@.5", "top1_kept@1.0", "consistency_uniform@0.25", "top1_halfway"])
+@pytest.mark.parametrize(
+    "quantity", ["top1", "top1@.5", "top1_kept@1.0", "consistency_uniform@0.5", "top1@0.25", "top1_halfway"]
+)
 def test_a_quantity_is_measured_at_the_ratios_and_the_sweep(quantity: str, tmp_path: Path) -> None:
     claims = [{**VALUES["claims"][0], "quantity": quantity}]
     assert load_scale(write({**VALUES, "claims": claims}, tmp_path)).claims[0].quantity == quantity

@@ -8,6 +8,7 @@ import time
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -222,6 +223,44 @@ def test_a_cell_that_fails_does_not_stop_the_others() -> None:
     with pytest.raises(InputError, match="1 of 2 cells failed, first first: this one cannot work"):
         run_all({"first": fail, "second": succeed}, jobs=1, minutes=1, say=lines.append)
     assert any(line.startswith("second done") for line in lines)
+
+
+def start_and_interrupt(path: Path) -> None:
+    """Interrupt the grid alone, as a notebook does: its cells get no signal."""
+
+    def interrupt() -> None:
+        while not path.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    Thread(target=interrupt, daemon=True).start()
+    try:
+        start_breathing(path)
+    except KeyboardInterrupt:
+        os._exit(7)
+
+
+def test_an_interrupted_grid_ends_its_cells(tmp_path: Path) -> None:
+    breath = tmp_path / "breath"
+    grid = get_context("spawn").Process(target=start_and_interrupt, args=(breath,))
+    grid.start()
+    grid.join(120)
+    assert grid.exitcode == 7
+    time.sleep(0.5)
+    before = breath.stat().st_mtime
+    time.sleep(0.5)
+    assert breath.stat().st_mtime == before
+
+
+def stumble(slot: int) -> float:
+    return [1.0][slot + 1]
+
+
+def test_a_bug_in_a_cell_leaves_its_traceback() -> None:
+    lines: list[str] = []
+    with pytest.raises(InputError, match="1 of 1 cells failed"):
+        run_all({"only": stumble}, jobs=1, minutes=1, say=lines.append)
+    assert "in stumble" in lines[-1]
 
 
 def die(slot: int) -> float:

@@ -47,7 +47,7 @@ def path_of(folder: Path, cell: Cell) -> Path:
 
 def compute_alone(place: Place, run: str, seed: int, slot: int) -> float:
     """Compute a cell in a process of its own, which has a core, or the GPU of this number, to itself."""
-    device = pick_device(place.device, slot)
+    device = pick_device(place.device, slot % max(1, torch.cuda.device_count()))  # --jobs may exceed the GPUs
     if device.type == "cpu":
         torch.set_num_threads(1)
         use_fast_kernels()
@@ -73,6 +73,7 @@ def compute(place: Place, run: str, seed: int, device: torch.device) -> float:
         "run": run,
         "seed": seed,
         "train": plain(cell.run.train),
+        "measured": plain(scale.measured(cell.run)),
         "sources": sources(place.data, place.checkpoint),
         "figures": {**figures, **training_figures(folder)},
         "outcomes": outcomes,

@@ -29,7 +29,9 @@ def read_cells(folder: Path, scale: Scale) -> Cells:
     for path in sorted((folder / CELLS).glob("*.json")):
         cell = _read_cell(path)
         if (run := cell["run"]) in cells:
-            _check_settings(path, cell["train"], plain(scale.runs[run].train))
+            _check_settings(path, "trained", cell["train"], plain(scale.runs[run].train))
+            if "measured" in cell:  # the oldest cells do not have it
+                _check_settings(path, "measured", cell["measured"], plain(scale.measured(scale.runs[run])))
             cells[run][cell["seed"]] = cell
     _check_pictures(folder, cells)
     _check_epochs(folder, cells)
@@ -39,7 +41,7 @@ def read_cells(folder: Path, scale: Scale) -> Cells:
 def _read_cell(path: Path) -> dict[str, Any]:
     cell = read_object(path, advice=ADVICE)
     try:
-        _check_fields("the file", {"sources": {}, **cell}, CELL)  # the oldest cells do not name their sources
+        _check_fields("the file", {"measured": {}, "sources": {}, **cell}, CELL)  # the oldest cells have neither
         if path.stem != f"{cell['run']}-{cell['seed']}":
             raise InputError(f"it holds seed {cell['seed']} of the run {shorten(cell['run'])}")
     except InputError as error:
@@ -47,10 +49,10 @@ def _read_cell(path: Path) -> dict[str, Any]:
     return cell
 
 
-def _check_settings(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+def _check_settings(path: Path, done: str, before: dict[str, Any], now: dict[str, Any]) -> None:
     if names := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
         raise InputError(
-            f"{path} was trained with other settings than the scale has now ({', '.join(names)}): choose another "
+            f"{path} was {done} with other settings than the scale has now ({', '.join(names)}): choose another "
             "--out, or remove the file to compute it anew"
         )
 
@@ -199,6 +201,7 @@ CELL: dict[str, Check] = {
     "run": _text,
     "seed": seed,
     "train": _object,
+    "measured": _object,
     "sources": _object,
     "figures": _figures,
     "outcomes": partial(_judged, {"points": _points}, ("right",)),

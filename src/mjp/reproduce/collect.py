@@ -107,8 +107,9 @@ def judge(scale: Scale, cells: Cells) -> list[dict[str, Any]]:
             outcome = _gated(outcome, gate(cells[claim.baseline]))
         interval = None if result is None else asdict(result)
         printed = style(claim.quantity)
-        numbers = {"factor": printed.factor, "digits": max(2, printed.digits), "comparisons": comparisons(scale, claim)}
-        verdicts.append({**asdict(claim), **numbers, "difference": interval, "verdict": outcome})
+        numbers = {"factor": printed.factor, "digits": max(2, printed.digits), "unit": printed.unit}
+        corrected = {"comparisons": comparisons(scale, claim)}
+        verdicts.append({**asdict(claim), **numbers, **corrected, "difference": interval, "verdict": outcome})
     return verdicts
 
 
@@ -132,7 +133,6 @@ def summarise(scale: Scale, cells: Cells) -> dict[str, Any]:
         "gates": {name: gate(seeds) for name, seeds in cells.items() if seeds},
         "claims": judge(scale, cells),
         "doubts": [asdict(doubt) for doubt in scale.doubts],
-        "findings": list(scale.findings),
         "corruptions": _by_corruption(cells),
         "cells": len(everything),
         "planned": len(scale.runs) * max(len(scale.seeds), len(seeds_done)),

@@ -18,6 +18,7 @@ from mjp.reproduce.collect import summarise
 from mjp.reproduce.config import ReproduceConfig
 from mjp.reproduce.document import document
 from mjp.reproduce.figures import draw_figures
+from mjp.reproduce.findings import add_findings
 from mjp.reproduce.scale import Cell, Scale
 from mjp.reproduce.scale_file import load_scale
 from mjp.reproduce.scenes import check_scenes
@@ -61,7 +62,7 @@ def collect(scale: Scale, folder: Path, settings: dict[str, Any]) -> Results:
     if not any(cells.values()):
         raise InputError(f"there are no cells in {folder}: run mjp reproduce {scale.name} without --collect first")
     check_sources(folder, _flat(cells))
-    body = summarise(scale, cells)
+    body = add_findings(summarise(scale, cells), folder)
     draw_figures(scale, cells, folder)
     results = write_results(folder, "reproduce", settings, body)
     text = document(results.body)

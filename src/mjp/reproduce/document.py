@@ -5,17 +5,17 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 from typing import Any
 
+from mjp.report.claims import Claim, fill_in, interval, judged, remark
 from mjp.report.published import CORRUPTIONS, TABLE_4
 from mjp.reproduce.collect import GATE
-from mjp.reproduce.sentences import difference, fill_in, interval, verdict
 from mjp.reproduce.worth import trades
 
 WIDTH = 118
 COUNTED = {
-    "holds": "hold",
-    "does not hold": "fail",
-    "undecided": "stay undecided",
-    "gated": "do not count, because the plain network does not use its positions",
+    "holds": "that hold",
+    "does not hold": "that do not",
+    "undecided": "undecided",
+    "gated": "that do not count, because the plain network does not use its positions",
 }
 
 
@@ -38,7 +38,7 @@ def _cost(body: dict[str, Any]) -> str:
 
 
 def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    claims = {claim["id"]: claim for claim in body["claims"] if claim["verdict"] != "not run"}
+    claims = judged(body["claims"])
     if findings := [line for text in body["findings"] for line in _bullet(text, claims)]:
         yield "Findings", findings
     if claims:
@@ -56,27 +56,27 @@ def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "The gate", _gates(body)
 
 
-def _bullet(text: str, claims: dict[str, dict[str, Any]]) -> list[str]:
+def _bullet(text: str, claims: dict[str, Claim]) -> list[str]:
     """A sentence as an item of a list; nothing while one of its claims has not been tested."""
     sentence = fill_in(text, claims)
     return [] if sentence is None else [fill(f"- {sentence}", WIDTH, subsequent_indent="  ")]
 
 
 def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
-    judged = [claim for claim in claims if claim["verdict"] != "not run"]
+    tested = list(judged(claims).values())
     untested = [claim["text"] for claim in claims if claim["verdict"] == "not run"]
-    outcomes = Counter(claim["verdict"] for claim in judged)
+    outcomes = Counter(claim["verdict"] for claim in tested)
     counts = ", ".join(f"{outcomes[name]} {words}" for name, words in COUNTED.items() if outcomes[name])
-    seeds = Counter(claim["difference"]["seeds"] for claim in judged).most_common(1)[0][0]
+    usual = Counter(claim["difference"]["seeds"] for claim in tested).most_common(1)[0][0]
     rule = (
-        f"Of {len(judged)} claims {counts}. Every difference is that of the two runs named beside it, paired over "
-        f"{seeds} seeds unless the row says otherwise, and over pictures where every picture has a value. Intervals "
+        f"Claims: {counts}. Every difference is that of the two runs named beside it, paired over seeds ({usual} "
+        "unless the row says otherwise), and over pictures where every picture has a value. Intervals "
         f"are at 95 % and corrected for {min(claim['comparisons'] for claim in claims)} claims (Bonferroni). A claim "
         "holds if its whole interval lies on the claimed side, and does not hold if its whole interval lies on the "
-        "other. What exists once per seed (errors of a regression, seconds, the leak of a few pictures, mIoU) can "
-        "hardly be decided by three seeds. `mjp.reproduce.verdict` has the exact rule."
+        "other. Quantities with one value per seed (errors of a regression, seconds, the leak of a few pictures, mIoU) "
+        "can hardly be decided with so few seeds. `mjp.reproduce.verdict` has the exact rule."
     )
-    if any(claim["post_hoc"] for claim in judged):
+    if any(claim["post_hoc"] for claim in tested):
         rule += (
             " Starred claims were added after results of their runs had been seen; their intervals are corrected for "
             f"all {len(claims)}."
@@ -86,22 +86,30 @@ def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
             claim["text"] + (" \\*" if claim["post_hoc"] else ""),
             claim["published"],
             f"{claim['of']} − {claim['than']}",
-            difference(claim, usual_seeds=seeds),
-            verdict(claim),
+            interval(claim) + _unusual(claim["difference"]["seeds"], usual),
+            _verdict(claim),
         ]
-        for claim in judged
+        for claim in tested
     ]
     lines = [fill(rule, WIDTH), "", *markdown(["claim", "published", "runs", "difference here", "verdict"], rows)]
     return lines + (["", fill(f"Not run yet: {'; '.join(untested)}.", WIDTH)] if untested else [])
 
 
+def _unusual(seeds: int, usual: int) -> str:
+    return "" if seeds == usual else f", {seeds} seed{'' if seeds == 1 else 's'}"
+
+
+def _verdict(claim: Claim) -> str:
+    return f"**{claim['verdict']}**{remark(claim)}"
+
+
 def _trades(body: dict[str, Any]) -> list[str]:
     """What every run that is judged by both gains under the jigsaw and pays without one."""
-    judged = trades(body["claims"])
-    if not judged:
+    pairs = trades(body["claims"])
+    if not pairs:
         return []
-    names = {trade.run: f"{body['models'][trade.run]['title']} ({trade.run})" for trade in judged}
-    proven = [names[trade.run] for trade in judged if trade.is_worth_having]
+    names = {trade.run: f"{body['models'][trade.run]['title']} ({trade.run})" for trade in pairs}
+    proven = [names[trade.run] for trade in pairs if trade.is_worth_having]
     rule = (
         "A run is worth having if both intervals show it: more accurate than plain with half of the patches shuffled, "
         "and less than one point lost with none. "
@@ -112,11 +120,11 @@ def _trades(body: dict[str, Any]) -> list[str]:
             names[trade.run],
             interval(trade.gain),
             "–" if trade.gain_not_told is None else interval(trade.gain_not_told),
-            interval(trade.price),
+            interval(trade.unshuffled),
         ]
-        for trade in judged
+        for trade in pairs
     ]
-    head = ["top-1 gained over plain by", "half of the patches shuffled", "not told which", "none shuffled"]
+    head = ["top-1 minus plain's", "half of the patches shuffled", "the same, not told which", "none shuffled"]
     return [fill(rule, WIDTH), "", *markdown(head, rows)]
 
 
@@ -128,7 +136,7 @@ def _doubts(doubts: list[dict[str, Any]], claims: dict[str, dict[str, Any]]) -> 
         if rows:
             answer = fill_in(doubt["answer"], claims) or ""
             lines += ["", fill(f"**{doubt['question']}** {answer}".strip(), WIDTH), ""]
-            lines += [f"- {claim['text']}: {interval(claim)}, {verdict(claim)}" for claim in rows]
+            lines += [f"- {claim['text']}: {interval(claim)}, {_verdict(claim)}" for claim in rows]
     return lines[1:]
 
 

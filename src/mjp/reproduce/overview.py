@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
+from mjp.report.claims import interval
 from mjp.reproduce.document import WIDTH, markdown
-from mjp.reproduce.sentences import interval
 from mjp.reproduce.worth import trades
 
 OUTCOMES = {
@@ -16,21 +16,19 @@ OUTCOMES = {
     "gated": "not counted",
     "not run": "not run",
 }
-OURS = "not reported"  # what a claim that is not the paper's has for a published figure
 
 
 def overview(bodies: Sequence[dict[str, Any]]) -> str:
-    counts = {
-        body["scale"]["title"]: Counter(c["verdict"] for c in body["claims"] if c["published"] != OURS)
-        for body in bodies
-    }
+    counts = {body["scale"]["title"]: Counter(c["verdict"] for c in body["claims"] if not c["ours"]) for body in bodies}
     outcomes = [name for name in OUTCOMES if any(count[name] for count in counts.values())]
     rows = [[title, *(str(count[name]) for name in outcomes)] for title, count in counts.items() if count]
     table = markdown(["claims of the paper", *(OUTCOMES[name] for name in outcomes)], rows)
-    about = "Comparisons that the paper does not report are not counted here; the tables of the scales have them."
+    about = "Comparisons that the paper does not make are not counted here; the tables of the scales have them."
     worth = [
         f"- {body['scale']['title']}, {body['models'][trade.run]['title']}: top-1 {interval(trade.gain)} with half "
-        f"of the patches shuffled, {interval(trade.price)} with none."
+        "of the patches shuffled"
+        + (f" ({interval(trade.gain_not_told)} if not told which)" if trade.gain_not_told else "")
+        + f", {interval(trade.unshuffled)} with none."
         for body in bodies
         for trade in trades(body["claims"])
         if trade.is_worth_having

@@ -16,6 +16,12 @@ class Style(NamedTuple):
     factor: float
     digits: int
 
+    @property
+    def unit(self) -> str:
+        """The unit of a difference: points of percentages, dB, patches, or none."""
+        unit = self.title.partition(", ")[2]
+        return "points" if unit == "%" else unit
+
 
 STYLES = {
     "top1": Style("top-1, %", 100, 2),
@@ -60,8 +66,8 @@ def style(quantity: str) -> Style:
     return plain._replace(title=f"{words} at γ = {ratio}{comma}{unit}")
 
 
-def check_quantity(quantity: Any, ratios: Collection[float]) -> None:
-    """Refuse a quantity that is not measured on a scale with these γ."""
+def check_quantity(quantity: Any, ratios: Collection[float], sweep: Collection[float]) -> None:
+    """Refuse a quantity that is not measured on a scale with these γ: the sweep is block-wise and told what moved."""
     name, at, ratio = str(quantity).partition("@")
     if name not in STYLES:
         raise InputError(f"there is no quantity {shorten(name)}: choose from {', '.join(STYLES)}")
@@ -70,7 +76,8 @@ def check_quantity(quantity: Any, ratios: Collection[float]) -> None:
     if not at and name in AT_RATIOS and name != "top1":
         raise InputError(f"{name} is measured by γ: write one behind it, as in {name}@{min(ratios):g}")
     if at:
-        _check_ratio(quantity, ratio, ratios)
+        swept = not name.endswith(("_kept", "_uniform"))
+        _check_ratio(quantity, ratio, {*ratios, *sweep} if swept else set(ratios))
 
 
 def _check_ratio(quantity: str, text: str, ratios: Collection[float]) -> None:
@@ -80,6 +87,6 @@ def _check_ratio(quantity: str, text: str, ratios: Collection[float]) -> None:
         raise InputError(f"behind the @ of {shorten(quantity)} must stand a number, the γ of the test") from error
     if not any(abs(ratio - measured) < 1e-9 for measured in ratios):
         raise InputError(
-            f"the γ of {shorten(quantity)} is among neither ratios nor sweep "
-            f"({', '.join(f'{measured:g}' for measured in sorted(ratios))}): add it to one of them, or choose another"
+            f"the γ of {shorten(quantity)} is not one at which it is measured "
+            f"({', '.join(f'{measured:g}' for measured in sorted(ratios))}): add it, or choose another"
         )

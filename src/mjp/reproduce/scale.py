@@ -33,15 +33,15 @@ class Claim:
     margin: float = 0.0
     baseline: str | None = "A"  # the plain network that must use its positions; None: the claim is not about positions
     post_hoc: bool = False  # added when figures of its runs had been seen
+    ours: bool = False  # asked by us; the paper does not claim it
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A question of a sceptic, our answer, and the ids of the claims behind it."""
+    """A question of a sceptic, and the ids of the claims that answer it."""
 
     question: str
     claims: tuple[str, ...]
-    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ class Scale:
     tables: dict[str, Table]
     claims: tuple[Claim, ...]
     doubts: tuple[Doubt, ...]
-    findings: tuple[str, ...]  # sentences in which {ID} stands for the difference of a claim
     curves: tuple[str, ...]
     ratios: tuple[float, ...]
     pictures: int | None
@@ -74,6 +73,11 @@ class Scale:
     minutes: float  # of one run on one core of the machine that the figures come from, or on one GPU
     gpu: str | None  # the kind of GPU that the minutes are about; None: they are about a core
     needs_checkpoint: bool
+
+    def measured(self, run: Run) -> dict[str, Any]:
+        """What is measured on a run, and how."""
+        names = ("ratios", "pictures", "sweep", "sweep_pictures", "attacked", "segment")
+        return {"measure": run.measure, **{name: getattr(self, name) for name in names}}
 
     def cells(self, seeds: tuple[int, ...], only: tuple[str, ...] = ()) -> list["Cell"]:
         """Every (run, seed) that the chosen tables and their claims need.

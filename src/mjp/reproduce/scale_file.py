@@ -15,13 +15,13 @@ segment                 fields of `mjp segment`, for runs that measure it
 curves                  the runs that figures show, if not all
 tables                  NAME: its runs and columns, and the figures of the paper that stand beside
 claims                  what the paper says, as a comparison of two runs
-doubts                  what a sceptic asks, the claims that answer it, and the answer in a sentence
-findings                what came out, in sentences; {ID} stands for the difference of a claim, here and in answers
+doubts                  what a sceptic asks, and the claims that answer it
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from mjp.reproduce.scale import Claim, Doubt, Run, Scale, Table
 
 FIELDS = {
     *("title", "about", "checkpoint", "train", "runs", "seeds", "minutes", "gpu", "ratios", "pictures", "sweep"),
-    *("sweep_pictures", "attacked", "segment", "curves", "tables", "claims", "doubts", "findings"),
+    *("sweep_pictures", "attacked", "segment", "curves", "tables", "claims", "doubts"),
 }
 SEEDS = (0, 1, 2)
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # it becomes part of file names
@@ -70,8 +70,11 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
     sweep = tuple(fraction("a γ of sweep", ratio) for ratio in values.get("sweep", ()))
     if not ratios:
         raise ValueError("ratios must hold one γ or more, at which runs are judged")
-    tables = {key: _table(key, entry, runs, ratios + sweep) for key, entry in values["tables"].items()}
-    claims = tuple(_claim(entry, runs, tables, ratios + sweep) for entry in values["claims"])
+    check = partial(check_quantity, ratios=ratios, sweep=sweep)
+    tables = {key: _table(key, entry, runs, check) for key, entry in values["tables"].items()}
+    claims = tuple(_claim(entry, runs, tables, check) for entry in values["claims"])
+    if gated := [claim.id for claim in claims if claim.baseline is not None and 1.0 not in ratios]:
+        raise ValueError(f"the gate of the claim {gated[0]} needs γ = 1 among ratios: add it, or set baseline: null")
     ids = Counter(claim.id for claim in claims)
     if repeated := [id for id, count in ids.items() if count > 1]:
         raise ValueError(f"two claims have the id {repeated[0]}")
@@ -85,7 +88,6 @@ def _scale(name: str, values: dict[str, Any]) -> Scale:
         tables=tables,
         claims=claims,
         doubts=tuple(_doubt(entry, ids) for entry in values.get("doubts", ())),
-        findings=tuple(_sentence(text, ids) for text in values.get("findings", ())),
         curves=curves,
         ratios=ratios,
         pictures=_count("pictures", values),
@@ -109,7 +111,10 @@ def _run(name: str, values: dict[str, Any]) -> Run:
     fields = dict(values["runs"][name])
     if "like" in fields:
         _names("run", [fields["like"]], values["runs"])
-        fields = {**values["runs"][fields.pop("like")], **fields}
+        model = values["runs"][fields.pop("like")]
+        if "like" in model:
+            raise ValueError(f"the run {name} is like a run that is itself like another: name that one")
+        fields = {**model, **fields}
     measure = tuple(fields.pop("measure", ()))
     _names("measurement", measure, MEASUREMENTS)
     about = {"title": fields.pop("title", name), "family": fields.pop("family", "main")}
@@ -129,48 +134,41 @@ def _check_train(run: str, train: dict[str, Any]) -> None:
         raise ValueError(f"mjp of the run {run} must hold fields and values, not {shorten(train['mjp'])}")
 
 
-def _table(name: str, entry: dict[str, Any], runs: Collection[str], ratios: Collection[float]) -> Table:
+def _table(name: str, entry: dict[str, Any], runs: Collection[str], check: Callable[[Any], None]) -> Table:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     table = Table(**fields)
     _text(f"the title of the table {name}", table.title)
     _text(f"the note of the table {name}", table.note)
     _names("run", [*table.runs, *table.published], runs)
     for quantity in [*table.columns, *(quantity for row in table.published.values() for quantity in row)]:
-        check_quantity(quantity, ratios)
+        check(quantity)
     for run, row in table.published.items():
         for quantity, figure in row.items():
             number(f"the published {quantity} of {run}", figure)
     return table
 
 
-def _claim(entry: dict[str, Any], runs: Collection[str], tables: Collection[str], ratios: Collection[float]) -> Claim:
+def _claim(
+    entry: dict[str, Any], runs: Collection[str], tables: Collection[str], check: Callable[[Any], None]
+) -> Claim:
     claim = Claim(**entry)
     for name in ("id", "table", "text", "quantity", "of", "than", "published"):
         _text(f"{name} of the claim {shorten(claim.id)}", getattr(claim, name))
     _names("run", [claim.of, claim.than, *([claim.baseline] if claim.baseline else [])], runs)
     _names("table", [claim.table], tables)
-    check_quantity(claim.quantity, ratios)
+    check(claim.quantity)
     number(f"the margin of {claim.id}", claim.margin, least=0)
     if claim.size is not None:
         number(f"the size of {claim.id}", claim.size)
-    if not isinstance(claim.post_hoc, bool):
-        raise ValueError(f"post_hoc of {claim.id} must be true or false, not {shorten(claim.post_hoc)}")
+    for name in ("post_hoc", "ours"):
+        if not isinstance(value := getattr(claim, name), bool):
+            raise ValueError(f"{name} of {claim.id} must be true or false, not {shorten(value)}")
     return claim
 
 
 def _doubt(entry: dict[str, Any], ids: Collection[str]) -> Doubt:
     _names("claim", entry["claims"], ids)
-    return Doubt(
-        _text("the question of a doubt", entry["question"]),
-        tuple(entry["claims"]),
-        _sentence(entry.get("answer", ""), ids),
-    )
-
-
-def _sentence(text: Any, ids: Collection[str]) -> str:
-    sentence = _text("a finding or an answer", text)
-    _names("claim", re.findall(r"\{(.*?)\}", sentence), ids)
-    return sentence
+    return Doubt(_text("the question of a doubt", entry["question"]), tuple(entry["claims"]))
 
 
 def _text(name: str, value: Any) -> str:

@@ -9,12 +9,13 @@ so `--shard i/n` splits them over machines; the files are all that has to be bro
 import math
 import os
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import TypeVar
 
@@ -80,6 +81,22 @@ def run_all(
     """
     for name in THREADS:
         os.environ[name] = "1"  # the children inherit it before they import torch
+    others = set(active_children())
+    try:
+        failures = _run_in_slots(tasks, jobs=min(jobs, len(tasks)), minutes=minutes, say=say)
+    except BaseException:  # an interrupt, which may have reached this process alone
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    if failures:
+        name, error = next(iter(failures.items()))
+        raise InputError(f"{len(failures)} of {len(tasks)} cells failed, {name} first: {error}") from error
+
+
+def _run_in_slots(
+    tasks: Mapping[str, Callable[[int], float]], *, jobs: int, minutes: float, say: Callable[[str], None]
+) -> dict[str, BaseException]:
+    """Run the tasks, and say how it goes; the errors of those that failed."""
     failures: dict[str, BaseException] = {}
     durations: list[float] = []
     started = time.monotonic()
@@ -102,7 +119,7 @@ def run_all(
             start_next(slot)
             if error := future.exception():
                 failures[name] = InputError(KILLED) if isinstance(error, BrokenProcessPool) else error
-                say(f"{name} failed: {failures[name]}")
+                say(f"{name} failed: {_reason(failures[name])}")
                 continue
             durations.append(future.result())
             finished = len(durations) + len(failures)
@@ -111,6 +128,9 @@ def run_all(
                 f"{name} done in {duration(durations[-1])}; {finished} of {len(tasks)} after "
                 f"{duration(time.monotonic() - started)}, about {duration(left)} left"
             )
-    if failures:
-        name, error = next(iter(failures.items()))
-        raise InputError(f"{len(failures)} of {len(tasks)} cells failed, {name} first: {error}")
+    return failures
+
+
+def _reason(error: BaseException) -> str:
+    """One sentence for what the user can mend; where it happened for the rest."""
+    return str(error) if isinstance(error, InputError) else "".join(traceback.format_exception(error))

@@ -1,10 +1,10 @@
 """The paper in miniature: the findings, verdicts, doubts and tables of `mjp reproduce`."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from mjp.report.cells import NOTHING, Cell, measured, plus_minus
+from mjp.report.claims import fill_in, interval, judged, remark
 from mjp.report.published import CORRUPTIONS, TABLE_4
 from mjp.report.runs import Run, from_runs
 
@@ -26,14 +26,14 @@ def gather(runs: Sequence[Run]) -> Any:
 
 def _scale(run: Run) -> dict[str, Any]:
     body = run.body
-    judged = {claim.get("id"): claim for claim in body["claims"] if claim["verdict"] != "not run"}
+    claims = judged(body["claims"])
     return {
         "title": body["scale"]["title"],
         "about": body["scale"]["about"],
-        "findings": [sentence for text in body.get("findings", ()) if (sentence := _filled_in(text, judged))],
+        "findings": [sentence for text in body.get("findings", ()) if (sentence := fill_in(_unquoted(text), claims))],
         "claims": [_claim(claim) for claim in body["claims"]],
         "starred": any(claim.get("post_hoc") for claim in body["claims"]),
-        "doubts": [asked for doubt in body.get("doubts", ()) if (asked := _doubt(doubt, judged))],
+        "doubts": [asked for doubt in body.get("doubts", ()) if (asked := _doubt(doubt, claims))],
         "tables": [_table(table) for table in body["tables"].values() if any(row["seeds"] for row in table["rows"])],
         "corruptions": _corruptions(body),
         "gates": [_gate(name, gate) for name, gate in body["gates"].items() if gate["loss"] is not None],
@@ -50,7 +50,7 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
         "published": claim["published"],
         "runs": _runs(claim),
         "cell": _difference(claim),
-        "verdict": _verdict(claim),
+        "verdict": claim["verdict"] + remark(claim),
     }
 
 
@@ -59,56 +59,23 @@ def _runs(claim: dict[str, Any]) -> str:
     return f"{claim['of']}\N{NO-BREAK SPACE}− {claim['than']}" if claim.get("of") and claim.get("than") else "–"
 
 
-def _bounds(claim: dict[str, Any]) -> list[float]:
-    """The ends of the interval in the unit that is printed; one seed has none."""
-    difference = claim["difference"]
-    if difference is None or difference["low"] is None:
-        return []
-    return [claim["factor"] * difference[end] for end in ("low", "high")]
-
-
 def _difference(claim: dict[str, Any]) -> Cell:
     """+3.57 and [+1.62, +5.52] points."""
     if claim["difference"] is None:
         return NOTHING
-    digits, unit = claim.get("digits", 2), " points" if claim["factor"] == 100 else ""
-    mean, *ends = (
-        f"{number:+.{digits}f}".replace("-", "−")
-        for number in (claim["factor"] * claim["difference"]["mean"], *_bounds(claim))
-    )
-    return Cell(mean, f"[{', '.join(ends)}]{unit}") if ends else Cell(mean + unit)
+    mean, _, rest = interval(claim).partition(" ")
+    return Cell(mean, rest) if rest.startswith("[") else Cell(f"{mean} {rest}".strip())
 
 
-def _verdict(claim: dict[str, Any]) -> str:
-    """The verdict, and how the published size of the difference compares with the interval."""
-    verdict, size, bounds = claim["verdict"], claim.get("size"), _bounds(claim)
-    if size is None or not bounds or bounds[0] <= size <= bounds[1]:
-        return verdict
-    if verdict == "holds":
-        return f"{verdict}, {'smaller' if size > bounds[1] else 'larger'} than published"
-    return f"{verdict}, but not the published size" if verdict == "undecided" else verdict
-
-
-def _filled_in(text: str, judged: dict[str, Any]) -> str | None:
-    """A sentence with differences in place of the {ID} of claims; None if one of them has not been tested."""
-    if any(name not in judged for name in re.findall(r"\{(.*?)\}", text)):
-        return None
-    return re.sub(r"\{(.*?)\}", lambda match: _in_words(judged[match[1]]), _unquoted(text))
-
-
-def _in_words(claim: dict[str, Any]) -> str:
-    return " ".join(filter(None, _difference(claim)))
-
-
-def _doubt(doubt: dict[str, Any], judged: dict[str, Any]) -> dict[str, Any] | None:
+def _doubt(doubt: dict[str, Any], claims: dict[str, Any]) -> dict[str, Any] | None:
     """What a sceptic asks, the answer, and the claims behind it; None if none of them has been tested."""
-    claims = [judged[name] for name in doubt.get("claims", ()) if name in judged]
-    if not claims:
+    behind = [claims[name] for name in doubt.get("claims", ()) if name in claims]
+    if not behind:
         return None
     return {
         "question": _unquoted(doubt["question"]),
-        "answer": _filled_in(doubt.get("answer") or "", judged) or "",
-        "claims": [f"{_claim(claim)['text']}: {_in_words(claim)}, {_verdict(claim)}" for claim in claims],
+        "answer": fill_in(_unquoted(doubt.get("answer") or ""), claims) or "",
+        "claims": [f"{_claim(claim)['text']}: {interval(claim)}, {_claim(claim)['verdict']}" for claim in behind],
     }
 
 
