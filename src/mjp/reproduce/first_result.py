@@ -27,8 +27,8 @@ def first_result(body: dict[str, Any]) -> str:
     price = claims["mjp-costs-little"]
     before = (
         "**What it buys.** An ImageNet-trained DeiT-Ti, fine-tuned on 100 classes at 128 px, "
-        f"{body['models']['J']['seeds']} seeds each, 5,000 held-out pictures (`mjp reproduce {body['scale']['name']}`, γ = .15; mean ± standard "
-        "deviation over seeds):"
+        f"{body['models']['J']['seeds']} seeds each, 5,000 held-out pictures "
+        f"(`mjp reproduce {body['scale']['name']}`, γ = .15; mean ± standard deviation over seeds):"
     )
     after = (
         "With half of the patches shuffled MJP differs from plain by "
