@@ -20,7 +20,8 @@ def draw_figures(scale: Scale, cells: Cells, folder: Path) -> None:
     """Every figure for which there are cells."""
     runs = {name: seeds for name, seeds in cells.items() if seeds}
     curves = {name: runs[name] for name in scale.curves if name in runs}
-    _draw_inference(scale, curves, folder / "inference.png")
+    if curves:
+        _draw_inference(scale, curves, folder / "inference.png")
     if curves and max(len(cell["figures"]["curve"]) for seeds in curves.values() for cell in seeds.values()) > 2:
         _draw_convergence(scale, curves, folder / "convergence.png")
     if columns := _first_seeds(runs, "pca"):
@@ -69,7 +70,8 @@ def _draw_attention(columns: dict[str, dict[str, Any]], path: Path) -> None:
     plt = pyplot()
     pictures = len(next(iter(columns.values()))["attention"])
     size = (2.6 * len(columns), 2.7 * pictures)
-    brightest = np.max([figures["attention"] for figures in columns.values()], axis=(0, 2, 3))  # one scale per picture
+    maps = zip(*(figures["attention"] for figures in columns.values()), strict=True)
+    brightest = [max(np.max(attention) for attention in row) for row in maps]  # one scale per picture
     figure, axes = plt.subplots(pictures, len(columns), figsize=size, layout="constrained", squeeze=False)
     for column, (run, figures) in zip(axes.T, columns.items(), strict=True):
         column[0].set(title=run)
@@ -106,6 +108,8 @@ def _draw_positions(columns: dict[str, dict[str, Any]], path: Path) -> None:
 def _turned(points: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N, 2) points turned and mirrored towards others: a projection fixes neither."""
     centred = points - points.mean(0)
+    if points.shape != target.shape:  # another grid
+        return centred
     rotation, _ = orthogonal_procrustes(centred, target - target.mean(0))
     return np.asarray(centred @ rotation)
 

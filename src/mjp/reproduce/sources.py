@@ -32,8 +32,8 @@ def check_sources(folder: Path, cells: list[dict[str, Any]], expected: dict[str,
         for name, words in WORDS.items():
             if cell["sources"].get(name) != expected.get(name):
                 raise InputError(
-                    f"the cell {cell['run']}-{cell['seed']} in {folder} was {words} than the others: choose another "
-                    "--out, or remove the file to compute it anew"
+                    f"the cell {cell['run']}-{cell['seed']} in {folder} was {words}: choose another --out, or remove "
+                    "the file to compute it anew"
                 )
 
 
