@@ -62,7 +62,7 @@ def main() -> None:
             (folder / "results.md").unlink()  # it is part of the page
             bodies.append(results.body)
             parts += [document(results.body, level=2), *pictures(name, folder)]
-            if name == "finetune":
+            if name == "finetune_long":
                 replace_between_marks(ROOT / "README.md", first_result(results.body))
     (DOCS / "results.md").write_text("\n".join([INTRODUCTION, overview(bodies), *parts]), encoding="utf-8")
 
