@@ -12,10 +12,10 @@ from mjp.reproduce.worth import trades
 
 WIDTH = 118
 COUNTED = {
-    "holds": "that hold",
-    "does not hold": "that do not",
+    "holds": "held up",
+    "does not hold": "contradicted",
     "undecided": "undecided",
-    "gated": "that do not count, because the plain network does not use its positions",
+    "gated": "not counted, because the plain network does not use its positions",
 }
 
 
@@ -59,7 +59,11 @@ def _sections(body: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 def _bullet(text: str, claims: dict[str, Claim]) -> list[str]:
     """A sentence as an item of a list; nothing while one of its claims has not been tested."""
     sentence = fill_in(text, claims)
-    return [] if sentence is None else [fill(f"- {sentence}", WIDTH, subsequent_indent="  ")]
+    return [] if sentence is None else [_item(sentence)]
+
+
+def _item(text: str) -> str:
+    return fill(f"- {text}", WIDTH, subsequent_indent="  ")
 
 
 def _verdicts(claims: list[dict[str, Any]]) -> list[str]:
@@ -136,7 +140,7 @@ def _doubts(doubts: list[dict[str, Any]], claims: dict[str, dict[str, Any]]) -> 
         if rows:
             answer = fill_in(doubt["answer"], claims) or ""
             lines += ["", fill(f"**{doubt['question']}** {answer}".strip(), WIDTH), ""]
-            lines += [f"- {claim['text']}: {interval(claim)}, {_verdict(claim)}" for claim in rows]
+            lines += [_item(f"{claim['text']}: {interval(claim)}, {_verdict(claim)}") for claim in rows]
     return lines[1:]
 
 
