@@ -54,7 +54,7 @@ def test_a_difference_has_its_runs_sign_and_unit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "size", "shown"),
+    ("verdict", "size", "words"),
     [
         ("holds", 9.0, "holds, smaller than published"),
         ("holds", 0.5, "holds, larger than published"),
@@ -68,9 +68,9 @@ def test_a_difference_has_its_runs_sign_and_unit(tmp_path: Path) -> None:
     ],
 )
 def test_a_verdict_says_when_the_published_size_is_excluded(
-    tmp_path: Path, verdict: str, size: float | None, shown: str
+    tmp_path: Path, verdict: str, size: float | None, words: str
 ) -> None:
-    assert f"Claim a {shown} J − A" in text(tmp_path, results(claim("a", verdict, size=size)))
+    assert f"Claim a {words} J − A" in text(tmp_path, results(claim("a", verdict, size=size)))
 
 
 def test_one_seed_excludes_no_published_size(tmp_path: Path) -> None:
@@ -79,18 +79,18 @@ def test_one_seed_excludes_no_published_size(tmp_path: Path) -> None:
 
 
 def test_claims_that_came_later_have_a_star_and_a_sentence(tmp_path: Path) -> None:
-    found = text(tmp_path, results(claim("a"), claim("b", post_hoc=True)))
-    assert "Claim a holds" in found
-    assert "Claim b * holds" in found
-    assert STARS in found
+    page = text(tmp_path, results(claim("a"), claim("b", post_hoc=True)))
+    assert "Claim a holds" in page
+    assert "Claim b * holds" in page
+    assert STARS in page
     assert STARS not in text(tmp_path, results(claim("a")))
 
 
 def test_findings_have_differences_and_wait_for_their_claims(tmp_path: Path) -> None:
     findings = ["J gains {a} for `J`.", "It pays {b}.", "Nobody knows {c}.", "No claim here."]
-    found = text(tmp_path, results(claim("a"), claim("b", "not run"), findings=findings))
-    assert "Findings J gains +2.00 [+1.00, +3.00] points for J. No claim here. Claims" in found
-    assert "It pays" not in found
+    page = text(tmp_path, results(claim("a"), claim("b", "not run"), findings=findings))
+    assert "Findings J gains +2.00 [+1.00, +3.00] points for J. No claim here. Claims" in page
+    assert "It pays" not in page
     assert "Findings" not in text(tmp_path, results(claim("b", "not run"), findings=["It pays {b}."]))
 
 
@@ -100,29 +100,29 @@ def test_doubts_have_their_answer_and_claims_and_wait_for_them(tmp_path: Path) -
         {"question": "Is it both?", "claims": ["a"], "answer": "Both, {b}."},
         {"question": "Is it b?", "claims": ["b"], "answer": "By {b}."},
     ]
-    found = text(tmp_path, results(claim("a", post_hoc=True), claim("b", "not run"), doubts=doubts))
+    page = text(tmp_path, results(claim("a", post_hoc=True), claim("b", "not run"), doubts=doubts))
     behind = "Claim a *: +2.00 [+1.00, +3.00] points, holds"
-    assert f"Known doubts Is it a? By +2.00 [+1.00, +3.00] points. {behind} Is it both? {behind}" in found
-    assert "Both," not in found
-    assert "Is it b?" not in found
+    assert f"Known doubts Is it a? By +2.00 [+1.00, +3.00] points. {behind} Is it both? {behind}" in page
+    assert "Both," not in page
+    assert "Is it b?" not in page
 
 
 def test_errors_by_corruption_stand_beside_the_published(tmp_path: Path) -> None:
     errors = {"A": {"gaussian_noise": 0.5, "fog": 0.25}, "J": {"gaussian_noise": 0.45}}
-    found = text(tmp_path, results(claim("a"), corruptions=errors))
-    assert "corruption A: plain J: MJP published: DeiT-S published: DeiT-S + MJP" in found
-    assert "gaussian noise 50.0 45.0 41.0 39.9" in found
-    assert "fog 25.0 – – –" in found
+    page = text(tmp_path, results(claim("a"), corruptions=errors))
+    assert "corruption A: plain J: MJP published: DeiT-S published: DeiT-S + MJP" in page
+    assert "gaussian noise 50.0 45.0 41.0 39.9" in page
+    assert "fog 25.0 – – –" in page
     assert "Error by corruption" not in text(tmp_path, results(claim("a")))
 
 
 def test_files_from_before_these_fields_are_shown(tmp_path: Path) -> None:
     old = {name: value for name, value in claim("a").items() if name not in LATER_OF_CLAIMS}
     body = {name: value for name, value in results(old).items() if name not in LATER}
-    found = text(tmp_path, body)
-    assert "Claim a holds – +2.00 [+1.00, +3.00] points 80 and 78" in found
+    page = text(tmp_path, body)
+    assert "Claim a holds – +2.00 [+1.00, +3.00] points 80 and 78" in page
     for title in ("Findings", "Known doubts", "Error by corruption", STARS):
-        assert title not in found
+        assert title not in page
 
 
 def test_nothing_in_a_file_becomes_markup(tmp_path: Path) -> None:

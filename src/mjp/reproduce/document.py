@@ -147,12 +147,12 @@ def _doubts(doubts: list[dict[str, Any]], claims: dict[str, dict[str, Any]]) -> 
 def _table(table: dict[str, Any]) -> list[str]:
     """Mean ± standard deviation over seeds, the paper's figure in brackets."""
     columns = table["columns"]
-    shown = [row for row in table["rows"] if row["seeds"]]
+    measured = [row for row in table["rows"] if row["seeds"]]
     rows = []
-    for row in shown:
+    for row in measured:
         entries = [_entry(row, **column) for column in columns]
         rows.append([f"{row['title']} ({row['run']})", str(row["seeds"]), *entries])
-    about = "Mean ± standard deviation over seeds" if any(row["seeds"] > 1 for row in shown) else "One seed"
+    about = "Mean ± standard deviation over seeds" if any(row["seeds"] > 1 for row in measured) else "One seed"
     beside = "; in brackets the paper's figure (one run)" if any(row["published"] for row in table["rows"]) else ""
     note = table["note"]
     return [
